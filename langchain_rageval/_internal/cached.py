@@ -66,26 +66,17 @@ else:
 def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
     """Cache the result of a function per key; only one thread computes at a time, and the others wait.
 
-    With `functools.lru_cache`, threads that call at the same time would all compute the result, and a run starts all
-    its threads at once. The cache is meant for computations of milliseconds. It holds 256 keys; for more, the oldest
-    result is dropped.
+    With `functools.lru_cache` alone, threads that call at the same time would all compute the result, and a run starts
+    all its threads at once. The cache is meant for computations of milliseconds. It holds 256 keys; for more, the
+    result that was not used for the longest time is dropped.
     """
-    results: dict[Key, Value] = {}
+    cached = functools.lru_cache(_MAX_SIZE)(function)
     lock = PerProcess(threading.RLock)  # reentrant: the computation of one key may need another
 
     @functools.wraps(function)
     def get(key: Key) -> Value:
-        try:
-            return results[key]
-        except KeyError:
-            pass
         with lock.value:
-            if key not in results:
-                result = function(key)
-                if len(results) >= _MAX_SIZE:
-                    del results[next(iter(results))]
-                results[key] = result
-            return results[key]
+            return cached(key)
 
     return get
 

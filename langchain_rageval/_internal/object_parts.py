@@ -80,16 +80,9 @@ def serialized_fields(model: BaseModel) -> dict[str, Any]:
 
 
 def _is_label(kind: type, name: str) -> bool:
-    return name in LABELS and _declaring(kind, name).__module__.startswith("langchain_core.")
-
-
-def _declaring(kind: type, name: str) -> type:
-    """Return the class that declares a field or private attribute."""
-    for part in kind.__mro__:
-        if name in inspect.get_annotations(part):
-            return part
-    bases = [part for part in kind.__mro__ if name in (getattr(part, "__private_attributes__", None) or ())]
-    return bases[-1] if bases else kind  # a class repeats the private attributes of its bases
+    """Return True if a class of LangChain declares this field as a label."""
+    declaring = next((part for part in kind.__mro__ if name in inspect.get_annotations(part)), kind)
+    return name in LABELS and declaring.__module__.startswith("langchain_core.")
 
 
 def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

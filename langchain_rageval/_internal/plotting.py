@@ -6,10 +6,10 @@ Figures are created without pyplot. They need no display, open no window, and ar
 from __future__ import annotations
 
 import io
-import re
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval._internal.page import printable
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 """Colours that can be distinguished with any colour vision. Source: Okabe and Ito 2008, Color Universal Design."""
 GREY = "#808080"
-
-_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -53,9 +51,9 @@ def new_figure(width: float, height: float) -> Figure:
 def wrap_text(text: str, width: int, max_lines: int) -> list[str]:
     """Return the lines of a text, wrapped at `width` characters and truncated after `max_lines` lines.
 
-    Control characters are replaced.
+    Control characters are replaced, and marks of the writing direction are removed.
     """
-    lines = wrap(_INVISIBLE.sub("\ufffd", " ".join(text[: width * (max_lines + 1)].split())), width)
+    lines = wrap(printable(text[: width * (max_lines + 1)]), width)
     return lines if len(lines) <= max_lines else [*lines[: max_lines - 1], f"{lines[max_lines - 1][: width - 1]}…"]
 
 

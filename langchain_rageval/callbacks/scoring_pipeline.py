@@ -17,7 +17,6 @@ from math import inf
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import mask_data, redact_message
@@ -26,8 +25,8 @@ from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.evaluation.inputs import AnyMetric, check_complete_sample
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.run.retry import is_transient, status_of
 from langchain_rageval.run.threads import DaemonThreads
 
@@ -523,11 +522,8 @@ def _finish_at_exit() -> None:
 
 def _can_read(metric: AnyMetric, sample: Sample) -> bool:
     """Return True if a sample has the fields that a metric reads; True for a chain, whose fields are unknown."""
-    if isinstance(metric, RunnableSequence):
-        return True
     try:
-        for part in metrics_in(metric):
-            part.read(sample)
+        check_complete_sample([metric], 0, sample)
     except SampleError:
         return False
     return True

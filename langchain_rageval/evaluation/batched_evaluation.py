@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Seque
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -44,17 +44,16 @@ _SUPPORTED = (
 )
 
 
-def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
+def round_sizes(*, stops: bool) -> Iterator[int]:
     """Yield, without end, the sizes of the groups of samples that are scored one group after the other.
 
-    Without a stopping rule, each group has `most` samples, by default 20,000. With a stopping rule (`stops`), the first
-    group has 50 samples, and each further group twice as many, up to `most`.
+    Without a stopping rule, each group has 20,000 samples. With a stopping rule (`stops`), the first group has 50
+    samples, and each further group twice as many, up to 20,000.
     """
-    most = most or _MOST_SAMPLES
-    size = _FIRST_SAMPLES if stops else most
+    size = _FIRST_SAMPLES if stops else _MOST_SAMPLES
     while True:
         yield size
-        size = min(2 * size, most)
+        size = min(2 * size, _MOST_SAMPLES)
 
 
 class BatchedEvaluation(Evaluation):
@@ -132,8 +131,7 @@ class BatchedEvaluation(Evaluation):
     def _finished_samples(self, samples: Iterable[Any]) -> Iterator[PendingSample]:
         is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
         at_once = 1 if is_file else self.run.governor.limiter.limit or 1
-        most = sys.maxsize if is_file else _MOST_SAMPLES
-        sizes = round_sizes(stops=self.sequential is not None, most=most)
+        sizes = repeat(sys.maxsize) if is_file else round_sizes(stops=self.sequential is not None)
         source = self.scheduler.tasks_by_sample(samples)
         self.waves.resume()
         while under_way := list(islice(source, next(sizes))):

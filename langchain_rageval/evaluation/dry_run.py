@@ -90,17 +90,20 @@ def local_reply(call: ModelRequest) -> Any:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")
             reply = json.dumps(answer_request(call.schema, human, call.offline), ensure_ascii=False)
-            read, written = tokens_in(*request_texts(call)), tokens_in(reply)
-            usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
-            return AIMessage(reply, usage_metadata=usage)
+            return _message(reply, *request_texts(call))
         case EmbedBatch(texts=texts):
             return _EMBEDDINGS.embed_documents(list(texts))
         case Invoke(chain, chain_input):
-            read = tokens_in(_prompt_of(chain, chain_input))
-            usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
-            return [AIMessage("", usage_metadata=usage)] * max(1, sum(1 for _ in models_in(chain)))
+            return [_message("", _prompt_of(chain, chain_input))] * max(1, sum(1 for _ in models_in(chain)))
         case _:
             return [_SIMILARITY] * len(call.pairs)
+
+
+def _message(reply: str, *texts: str) -> AIMessage:
+    """Return a reply to texts as the message of a model, with the tokens of both."""
+    read, written = tokens_in(*texts), tokens_in(reply)
+    usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+    return AIMessage(reply, usage_metadata=usage)
 
 
 def _prompt_of(chain: Runnable[Any, Any], chain_input: Any) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import BaseModel
@@ -32,6 +31,8 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of
 from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.text.words import common_share
+
+T = TypeVar("T")
 
 log = logging.getLogger("langchain_rageval")
 
@@ -188,7 +189,8 @@ def prepare_samples(
         return _prepare_file(samples, metrics, strict, fields)
     check_fields(fields or {})
     if is_table(samples):
-        samples = [_decoded(index, row, fields or {}) for index, row in enumerate(table_rows(samples))]
+        rows = ({str(name): cell for name, cell in row.items()} for row in table_rows(samples))
+        samples = [_located(index, decode_row, row, fields or {}) for index, row in enumerate(rows)]
     if hasattr(samples, "rows") and hasattr(samples, "to_jsonl") and not hasattr(samples, "to_samples"):  # a Report
         samples = [row.sample for row in samples.rows]
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
@@ -197,7 +199,7 @@ def prepare_samples(
     if not isinstance(samples, Sequence):
         return _with_fields(samples, fields) if fields else samples
     ids = SampleIds()
-    places = ((index, _parse(index, item, fields)) for index, item in enumerate(samples))
+    places = ((index, _located(index, parse_record, item, fields)) for index, item in enumerate(samples))
     read = places if any(isinstance(item, Sample) for item in samples) else join_chunks(places)
     parsed = [ids.checked(sample, describe_place(index, sample)) for index, sample in read]
     _check_complete(parsed, metrics, strict)
@@ -309,19 +311,12 @@ def _direct_parts(metrics: Sequence[AnyMetric]) -> list[Metric]:
     return [part for metric in metrics if not isinstance(metric, RunnableSequence) for part in metrics_in(metric)]
 
 
-@contextmanager
-def _named(index: int) -> Iterator[None]:
-    """Add the number of a row to a SampleError about it."""
+def _located(index: int, read: Callable[..., T], *arguments: Any) -> T:
+    """Read a row with a function, and add the number of the row to a SampleError about it."""
     try:
-        yield
+        return read(*arguments)
     except SampleError as error:
         raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
-
-
-def _decoded(index: int, row: Mapping[Any, Any], fields: Mapping[str, str]) -> Any:
-    """Return a row of a DataFrame with lists in place of texts that contain them, as from `pandas.read_csv`."""
-    with _named(index):
-        return decode_row({str(name): cell for name, cell in row.items()}, fields)
 
 
 def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
@@ -338,12 +333,6 @@ def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
             yield parse(item)
 
     return parse_async() if hasattr(samples, "__aiter__") else map(parse, samples)
-
-
-def _parse(index: int, item: Any, fields: Mapping[str, str] | None) -> Sample:
-    """Return the sample in an item of a list."""
-    with _named(index):
-        return parse_record(item, fields)
 
 
 def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], strict: bool) -> None:

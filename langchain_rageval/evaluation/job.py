@@ -376,6 +376,12 @@ def _check(options: Mapping[str, Any]) -> None:
         raise ConfigError(f"strict must be True or False, got {strict!r}")
     if canaries not in (None, True, False):
         raise ConfigError(f"canaries must be True, False or None, got {canaries!r}")
-    for name, (kind, expected) in _KINDS.items():
-        if not isinstance(options[name], kind | None):
-            raise ConfigError(f"{name} must be {expected}, got {type(options[name]).__name__}")
+    check_kinds({name: options[name] for name in _KINDS})
+
+
+def check_kinds(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if one of the options `callbacks`, `until`, `audit` and `batch` has a value of another type."""
+    for name, value in options.items():
+        kind, expected = _KINDS[name]
+        if not isinstance(value, kind | None):
+            raise ConfigError(f"{name} must be {expected}, got {type(value).__name__}")

@@ -23,6 +23,7 @@ from langchain_rageval.evaluation.batched_evaluation import round_sizes
 from langchain_rageval.evaluation.canaries import N_FIRST, judges_to_ask
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts, request_depth
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
+from langchain_rageval.evaluation.job import check_kinds
 from langchain_rageval.evaluation.options import Batch, EvaluateOptions
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
@@ -236,9 +237,7 @@ def plan(
     _check(rehearsed, pilot, no_worse, anchors)
     check_options({"journal": journal, "price": price})
     needed = None if no_worse is None else pairs_to_show(no_worse)
-    for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
-        if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{option} of plan must be a value that evaluate takes, got {type(value).__name__}")
+    check_kinds({"until": until, "audit": audit, "batch": batch})
     flat = flatten_metrics(metrics)
     strong = audit.metrics(flat)[0] if audit is not None else []
     names, audited = ([name for metric in part for name in names_of(metric)] for part in (flat, strong))
@@ -249,8 +248,10 @@ def plan(
     notes = [f"{', '.join(unplannable)} cannot be planned: the model calls are unknown."] if unplannable else []
     asked, share = float(count), None if audit is None else audit.share_of(count)
     if pilot is None:
-        usages, failed = _measure(drawn, flat, _existing(journal), PriceList.of(price))
-        of_audit, failed_audits = _measure(drawn, strong, _existing(journal), PriceList.of(price))
+        is_new = isinstance(journal, str | Path) and not Path(journal).exists()  # to open it would create it
+        stored, prices = None if is_new else journal, PriceList.of(price)
+        usages, failed = _measure(drawn, flat, stored, prices)
+        of_audit, failed_audits = _measure(drawn, strong, stored, prices)
         notes += dict.fromkeys([*failed, *(note for note in failed_audits if code_of(note) == "money-unknown")])
         if until is not None and count:
             notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
@@ -329,11 +330,6 @@ def _draw(samples: Iterable[Any], most: int) -> tuple[list[Any], int]:
             drawn[place] = sample
         count += 1
     return drawn, count
-
-
-def _existing(journal: str | Path | Journal | None) -> str | Path | Journal | None:
-    """Return the journal, or None for the path of a file that does not exist: opening it would create it."""
-    return None if isinstance(journal, str | Path) and not Path(journal).exists() else journal
 
 
 def _measure(

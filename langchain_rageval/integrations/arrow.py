@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from langchain_rageval._internal.cached import PerProcess
 from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.instrument import Provenance
-from langchain_rageval.data.loading import Fields, parse_record
+from langchain_rageval.data.loading import Fields, SampleIds, parse_record
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Row, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, JudgeUnavailable, SampleError
@@ -143,7 +143,8 @@ class BatchScorer:
         places = [None if self._index is None else _pop_index(record, self._index) for record in records]
         parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
         job = self.evaluation.part(self.evaluation.run.metered())
-        with closing(job.rows(_distinct(parsed))) as rows:
+        ids = SampleIds()  # two questions may have one id
+        with closing(job.rows([error or ids.distinct(sample) for sample, error in parsed])) as rows:
             report = job.build_report(list(rows))
         rows_by_place = {row.index: row for row in report.rows}
         stopped = next((note for note in report.notes if code_of(note) in STOPPED), "")
@@ -179,16 +180,6 @@ class BatchScorer:
             name = journal_key(text)[:16] if place is None else place
             placeholder = Sample(id=f"row-{name}", question="", metadata={"unreadable": text[:1000]})
             return placeholder, error if isinstance(error, SampleError) else SampleError(str(error))
-
-
-def _distinct(parsed: Sequence[tuple[Sample, SampleError | None]]) -> list[Sample | SampleError]:
-    """Return the samples and errors; the id of a sample that is not the first with it gets a number."""
-    seen: dict[str, int] = {}
-    items: list[Sample | SampleError] = []
-    for sample, error in parsed:
-        seen[sample.id] = count = seen.get(sample.id, 0) + 1
-        items.append(error or (sample if count == 1 else sample.model_copy(update={"id": f"{sample.id}#{count}"})))
-    return items
 
 
 def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:

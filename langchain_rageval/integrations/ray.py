@@ -18,7 +18,7 @@ from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.integrations.arrow import BatchScorer, MakeMetrics, options_of, report_of_tables
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget, Cost
-from langchain_rageval.run.governor import Governor, Lease, LeasingGovernor, Ledger
+from langchain_rageval.run.governor import Lease, LeasingGovernor, Ledger
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class EvaluationWorker(BatchScorer):
         options: options of `evaluate`; the journal is a path.
         fields: mapping of fields of Sample to column names or dotted paths.
         index: name of the column with the place of each row in the whole data set; None if there is no such column.
-        ledger: handle of the actor that assigns budget and concurrency to the workers; None to use only the options.
+        ledger: handle of the actor that assigns budget and concurrency to the workers.
         patience: seconds to wait for a judge that is down.
     """
 
@@ -188,16 +188,14 @@ class EvaluationWorker(BatchScorer):
         options: StreamOptions,
         fields: Fields,
         index: str | None,
-        ledger: Any = None,
-        patience: float = 0.0,
+        ledger: Any,
+        patience: float,
     ) -> None:
         super().__init__(make_metrics, options, fields, index)
         run = self.evaluation.run
         budget, limit = run.governor.budget, options.get("max_concurrency", CALL_DEFAULTS["max_concurrency"])
-        governor = Governor(budget, run.meter, limit, patience=patience)
-        if ledger is not None:
-            lease = partial(_lease, ledger, uuid4().hex)
-            governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
+        lease = partial(_lease, ledger, uuid4().hex)
+        governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
         self.evaluation.begin(replace(run, governor=governor))
         self._governor = governor
 

@@ -479,9 +479,9 @@ def test_the_strong_judge_scores_all_samples_of_a_pilot():
     ("options", "message"),
     [
         ({"pilot": 0}, "pilot (samples to score) must be a whole number of at least 1, got 0"),
-        ({"until": 0.8}, "until of plan must be a value that evaluate takes, got float"),
-        ({"batch": True}, "batch of plan must be a value that evaluate takes, got bool"),
-        ({"audit": OfflineJudge()}, "audit of plan must be a value that evaluate takes, got OfflineJudge"),
+        ({"until": 0.8}, "until must be Decided(...) or Precise(...), got float"),
+        ({"batch": True}, "batch must be Batch(), got bool"),
+        ({"audit": OfflineJudge()}, "audit must be Audit(judge, share=0.1), got OfflineJudge"),
     ],
 )
 def test_plan_takes_the_options_of_evaluate(options, message):

@@ -34,7 +34,8 @@ from langchain_rageval import (
     faithfulness,
 )
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.integrations.ray import EvaluationWorker, evaluate_dataset, report_of
+from langchain_rageval.integrations.arrow import BatchScorer
+from langchain_rageval.integrations.ray import evaluate_dataset, report_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -434,9 +435,7 @@ def test_importing_the_module_loads_neither_ray_nor_arrow():
 
 def worker(*metrics, fields=None, index=None, **options):
     given = {"max_concurrency": 4, "on_failure": "record", "timeout": None, "retry": None, "callbacks": None}
-    return EvaluationWorker(
-        lambda: list(metrics), given | {"journal": None, "budget": None} | options, fields or {}, index
-    )
+    return BatchScorer(lambda: list(metrics), given | {"journal": None, "budget": None} | options, fields or {}, index)
 
 
 def table(*rows):
