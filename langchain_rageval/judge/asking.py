@@ -16,14 +16,14 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError, JudgeUnavailable
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge, voters_of
-from langchain_rageval.judge.ladder import has_fallbacks, output_limit, without_fallbacks
+from langchain_rageval.judge.ladder import output_limit, without_fallbacks
 from langchain_rageval.judge.panels import Cascade
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
 from langchain_rageval.judge.reply import CutOffReply
 from langchain_rageval.prompts.criteria import criterion_key
 from langchain_rageval.prompts.layout import RequestContent, escape_control_tokens
-from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared, ValidReply
+from langchain_rageval.run.requests import Count, Gather, Locked, Operation, SendOnce, Shared, ValidReply
 from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
@@ -251,14 +251,15 @@ def _ask_in_modes(
     """
     endpoint = judge._endpoint
     attempts.mode = attempts.mode or endpoint.first_mode
-    alone = has_fallbacks(judge.model) and first_error is None
+    alone = without_fallbacks(judge.model) is not judge.model and first_error is None
     while True:
         mode = attempts.mode
         alone = alone and endpoint.is_unproven(mode)
         asks_why = endpoint.may_fail_because_of(mode, attempts.server_errors)
         try:
             call = endpoint.call(question.request, mode, tail, draw)
-            call = _probing_call(call, first_error, alone=alone, asks_why=asks_why)
+            model = without_fallbacks(call.model) if alone else call.model
+            call = replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
             reply = yield SendOnce(call) if once or alone or (asks_why and attempts.server_errors) else call
         except ValidationError as error:  # a client could not parse the reply, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error
@@ -278,14 +279,6 @@ def _ask_in_modes(
                     raise
         else:
             return (yield from _read_reply(endpoint, question, attempts, mode, reply))
-
-
-def _probing_call(call: Call, first_error: Exception | None, *, alone: bool, asks_why: bool) -> Call:
-    """Return a call without the model's fallbacks if it is made `alone`, and without retries if the caller asks why."""
-    if not (alone or asks_why or first_error):
-        return call
-    model = without_fallbacks(call.model) if alone else call.model
-    return replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
 
 
 def _read_reply(

@@ -40,7 +40,6 @@ from langchain_rageval.judge.ladder import (
     may_retry,
     output_limit,
     own_tries,
-    sends_temperature,
     with_own_rung,
     without_temperature,
 )
@@ -232,7 +231,8 @@ class Endpoint:
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         schema = request.schema
         if request.limits is not None and self._narrows(request, mode):
-            schema = narrow_schema(schema, request.limits, self._output_tokens)
+            limit = output_limit(self.model)
+            schema = narrow_schema(schema, request.limits, limit and limit[1])
         options = self._family.options(mode.rung, schema, bound_options(self.model))
         if self.probabilities and not mode.plain_tokens:
             options = {**self._family.probabilities, **options}
@@ -273,7 +273,8 @@ class Endpoint:
         log-probabilities, the schema made for one request, or the output mode. None if the error has another cause, or
         if the endpoint rejected the last output mode.
         """
-        if not mode.default_temperature and is_temperature_refused(error) and sends_temperature(self.model):
+        sends_temperature = without_temperature(self.model) is not self.model
+        if not mode.default_temperature and is_temperature_refused(error) and sends_temperature:
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
             return replace(mode, fold_system=True)
@@ -428,12 +429,6 @@ class Endpoint:
         return is_sync_only(self.model) or (
             self._runs_in_process and all(isinstance(inner, BaseLanguageModel) for inner in inner_models(self.model))
         )
-
-    @cached_property
-    def _output_tokens(self) -> int | None:
-        """Maximum length of the model's replies in tokens; None if the model sets none."""
-        limit = output_limit(self.model)
-        return limit and limit[1]
 
     @cached_property
     def _rate_limiter(self) -> BaseRateLimiter | None:

@@ -241,12 +241,13 @@ def in_language(judge: Judge, language: str) -> Judge:
 def with_probabilities(judge: Judge) -> Judge:
     """Return a copy of a judge that requests token log-probabilities; the judge itself if it already does.
 
-    The copy shares the judge's record of the features that the endpoint supports.
+    The copy shares the judge's record of the features that the endpoint supports, and its limit of concurrent calls.
     """
     if judge.probabilities:
         return judge
     changed = replace(judge, probabilities=True)
     changed._endpoint.capabilities = judge._endpoint.capabilities
+    changed._endpoint._own_gate = judge._endpoint._own_gate
     return changed
 
 

@@ -250,17 +250,14 @@ def inner_models(model: Any) -> Iterator[Any]:
 
 
 def without_fallbacks(model: Any) -> Any:
-    """Return a model without its fallbacks, which would hide that the first model rejects an output format."""
+    """Return a model without its fallbacks, which would hide that the first model rejects an output format.
+
+    A model without fallbacks is returned itself.
+    """
     if isinstance(model, RunnableBindingBase):
-        return model.model_copy(update={"bound": without_fallbacks(model.bound)})
+        bound = without_fallbacks(model.bound)
+        return model if bound is model.bound else model.model_copy(update={"bound": bound})
     return without_fallbacks(model.runnable) if isinstance(model, RunnableWithFallbacks) else model
-
-
-def has_fallbacks(model: Any) -> bool:
-    """Return True if a model, or the model inside a binding, has fallbacks."""
-    if isinstance(model, RunnableBindingBase):
-        return has_fallbacks(model.bound)
-    return isinstance(model, RunnableWithFallbacks)
 
 
 def bound_options(model: Any) -> Options:
@@ -366,19 +363,17 @@ def is_log_probability_refused(error: Exception) -> bool:
     return refused and _MENTIONS_LOG_PROBABILITIES.search(message_of(error)) is not None
 
 
-def sends_temperature(model: Any) -> bool:
-    """Return True if a chat model, or a binding around it, sets a temperature that `without_temperature` can remove."""
-    if isinstance(model, RunnableBindingBase):
-        return model.kwargs.get("temperature") is not None or sends_temperature(model.bound)
-    return isinstance(model, BaseChatModel) and getattr(model, "temperature", None) is not None
-
-
 def without_temperature(model: Any) -> Any:
-    """Return a copy of a model, and of the bindings around it, without a temperature."""
+    """Return a copy of a model, and of the bindings around it, without a temperature.
+
+    The model itself is returned if neither it nor a binding sets a temperature.
+    """
     if isinstance(model, RunnableBindingBase):
-        kwargs = {name: value for name, value in model.kwargs.items() if name != "temperature"}
-        return model.model_copy(update={"bound": without_temperature(model.bound), "kwargs": kwargs})
-    return model.model_copy(update={"temperature": None}) if sends_temperature(model) else model
+        bound, kwargs = without_temperature(model.bound), {**model.kwargs}
+        is_same = kwargs.pop("temperature", None) is None and bound is model.bound
+        return model if is_same else model.model_copy(update={"bound": bound, "kwargs": kwargs})
+    is_sent = isinstance(model, BaseChatModel) and getattr(model, "temperature", None) is not None
+    return model.model_copy(update={"temperature": None}) if is_sent else model
 
 
 def _all_bound_options(model: Any) -> Iterator[Options]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
+from itertools import accumulate
 from math import exp
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -76,9 +78,7 @@ def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
         return False
     verdicts = list(_verdicts_in(answer))
     text = "".join(token.text for token in tokens)
-    starts = [0]
-    for token in tokens:
-        starts.append(starts[-1] + len(token.text))
+    starts = [0, *accumulate(len(token.text) for token in tokens)]
     for values in _json_values(text):
         places = _places_of(verdicts, values)
         if places is None:
@@ -130,7 +130,8 @@ def has_verdicts(kind: type[BaseModel]) -> bool:
     to an item by its number or name are `statement`, `context`, `answer`, `reference`, `entity` and `criterion`.
     """
     own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
-    return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
+    inner = [one for info in kind.model_fields.values() for one in _inner_classes(info.annotation)]
+    return bool(own) or any(map(has_verdicts, inner))
 
 
 def _tokens_of(reply: BaseMessage) -> list[_Token]:
@@ -161,11 +162,9 @@ def _token(item: Mapping[str, Any], others: Any) -> _Token:
 
 def _latin(item: Mapping[str, Any]) -> str:
     """Return the bytes of a token as Latin-1 text, in which each byte is a character."""
-    given = item.get("bytes")
-    try:
-        content = bytes(given) if given else str(item.get("token") or "").encode(errors="replace")
-    except (TypeError, ValueError):
-        content = str(item.get("token") or "").encode(errors="replace")
+    content = str(item.get("token") or "").encode(errors="replace")
+    with suppress(TypeError, ValueError):
+        content = bytes(item.get("bytes") or content)
     return content.decode("latin-1")
 
 
@@ -200,19 +199,10 @@ def _is_verdict(name: str, annotation: Any) -> bool:
 
 
 def _inner_classes(annotation: Any) -> list[type[BaseModel]]:
-    """Return the pydantic classes in the annotations of a class, or in an annotation."""
-    is_class = isinstance(annotation, type) and get_origin(annotation) is None
-    if is_class and issubclass(annotation, BaseModel):
-        parts: list[Any] = [info.annotation for info in annotation.model_fields.values()]
-    else:
-        parts = list(get_args(annotation))
-    found: list[type[BaseModel]] = []
-    for part in parts:
-        if isinstance(part, type) and get_origin(part) is None:
-            found += [part] if issubclass(part, BaseModel) else []
-        else:
-            found += _inner_classes(part)
-    return found
+    """Return the pydantic classes in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [inner for part in get_args(annotation) for inner in _inner_classes(part)]
 
 
 def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
@@ -322,30 +312,10 @@ def _places_of(verdicts: Sequence[_Verdict], values: Sequence[_Value]) -> list[i
     places = []
     for verdict in verdicts:
         value = next(left[verdict.field])
-        if _label_in(value.text, _spellings(type(verdict.holder), verdict.field)) != verdict.label:
+        if _label_of_tokens(value.text.lstrip(), "", _spellings(type(verdict.holder), verdict.field)) != verdict.label:
             return None
         places.append(value.place)
     return places
-
-
-def _label_in(text: str, spellings: Mapping[str, str]) -> str | None:
-    """Return the label that a value spells; None if it spells none."""
-    text = text.lstrip()
-    if not spellings:
-        digits = _DIGITS.match(text)
-        return digits[0] if digits else None
-    labels = _possible_labels(text, spellings)
-    return labels.pop() if len(labels) == 1 else None
-
-
-def _possible_labels(text: str, spellings: Mapping[str, str]) -> set[str]:
-    """Return the labels that a text begins or spells, or, if it spells one in full and goes on, that one."""
-    complete = {
-        label
-        for form, label in spellings.items()
-        if text.startswith(form) and not text[len(form) : len(form) + 1].isalnum() and len(text) > len(form)
-    }
-    return complete or {label for form, label in spellings.items() if text and form.startswith(text)}
 
 
 def _distribution(
@@ -393,7 +363,12 @@ def _label_of_tokens(text: str, following: str, spellings: Mapping[str, str]) ->
         digits = match[0] if match else ""
         is_open = digits == text and following.isdigit()
         return digits if digits.lstrip("-") and not is_open else None
-    labels = _possible_labels(text + following if text in spellings else text, spellings)
-    if len(labels) > 1 and not following and text in spellings:
-        return spellings[text]
+    if text in spellings:
+        if not following:
+            return spellings[text]
+        text += following
+    labels = {label for form, label in spellings.items() if text and form.startswith(text)}
+    if not labels:  # a longer text: the longest label before its end
+        forms = [form for form in spellings if text.startswith(form) and not text[len(form) : len(form) + 1].isalnum()]
+        labels = {spellings[form] for form in sorted(forms, key=len)[-1:]}
     return labels.pop() if len(labels) == 1 else None

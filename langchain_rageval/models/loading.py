@@ -108,16 +108,13 @@ def _served(provider: str) -> ChatModelBuilder:
 
 def _gigachat(kind: str, **settings: Any) -> Any:
     """Return the chat model or the embeddings of GigaChat; settings that are None are left out."""
-    try:
-        import langchain_gigachat
-    except ImportError:
-        raise ConfigError("gigachat needs its package: pip install langchain-gigachat") from None
+    build: Any = _imported("gigachat", "langchain_gigachat", kind)
     _require_key("gigachat", *_GIGACHAT_KEYS)
     for name in _GIGACHAT_FILES:
         if (path := os.environ.get(name)) and not Path(path).is_file():
             raise ConfigError(f"{name} names the file {path!r}, which does not exist: correct the path")
     given = {name: value for name, value in settings.items() if value is not None}
-    return getattr(langchain_gigachat, kind)(**given)
+    return build(**given)
 
 
 def _of_langchain(provider: str) -> ChatModelBuilder:

@@ -2,6 +2,7 @@
 
 import json
 from enum import Enum
+from itertools import permutations
 from math import log
 from typing import Literal
 
@@ -29,6 +30,7 @@ from langchain_rageval.judge.probabilities import (
     has_verdicts,
     least_probability,
     probabilities_of,
+    verdict_key,
 )
 from langchain_rageval.prompts.answer_schemas import AspectVerdict, ContextVerdicts, RubricGrades, Statements, Verdicts
 
@@ -339,3 +341,28 @@ def test_another_judge_of_a_metric_that_needs_probabilities_requests_them_too():
 )
 def test_tokens_that_spell_a_label_may_begin_a_longer_one(text, following, label):
     assert _label_of_tokens(text, following, {"no": "no", "none": "none", "yes": "yes"}) == label
+
+
+def test_a_label_that_continues_another_one_has_its_own_probability():
+    labels = ["no", "none", "no, or not quite"]
+
+    class State(BaseModel):
+        state: Literal["no", "none", "no, or not quite"]
+
+    for label, other in permutations(labels, 2):
+        answer = read(State, message('{"state": "', token(label, {other: 0.25}), '"}'))
+        assert rounded(probabilities_of(answer, "state")) == {label: 0.75, other: 0.25}, label
+
+
+def test_the_verdicts_of_an_answer_within_an_answer_count_and_their_reasons_do_not():
+    class Part(BaseModel):
+        verdict: bool
+        reason: str = ""
+
+    class Whole(BaseModel):
+        part: Part
+
+    true, also, false = (
+        Whole(part=Part(verdict=verdict, reason=text)) for verdict, text in ((1, "a"), (1, "b"), (0, "a"))
+    )
+    assert verdict_key(true) == verdict_key(also) != verdict_key(false)

@@ -7,7 +7,8 @@ from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, RetryPolicy, aspect_critique, evaluate, faithfulness
+from langchain_rageval import Judge, OfflineJudge, RetryPolicy, aspect_critique, evaluate, faithfulness
+from langchain_rageval.judge.panels import request_probabilities
 
 SAMPLE = {"question": "Открыт ли музей?", "answer": "Музей открыт.", "contexts": ["Музей открыт."]}
 ONCE = {"progress": False, "retry": RetryPolicy(attempts=1), "max_concurrency": 1}
@@ -73,6 +74,13 @@ def test_a_judge_without_the_option_requests_none():
     with TokenServer() as server:
         evaluate([SAMPLE], faithfulness(judge_of(server, probabilities=False)), **ONCE)
         assert not any("logprobs" in body for body in server.bodies)
+
+
+def test_a_copy_that_requests_them_counts_towards_the_judges_limit_of_concurrent_calls():
+    judge = Judge(OfflineJudge(), max_concurrency=1)
+    copy = request_probabilities(judge, True)
+    assert copy.probabilities
+    assert copy._endpoint.gates == judge._endpoint.gates != Judge(OfflineJudge(), max_concurrency=1)._endpoint.gates
 
 
 @pytest.mark.parametrize(
