@@ -17,12 +17,12 @@ from langchain_rageval.cli.chains import ask_chain
 from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
+    call_options,
     check_writable,
     describe_fields,
     notice_for,
     parse_allow,
     parse_numbers,
-    parse_prices,
     parse_require,
     scorable_metrics,
     selected_metrics,
@@ -104,15 +104,12 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
         metrics,
         journal=options.journal,
         budget=budget,
-        max_concurrency=options.max_concurrency,
-        timeout=options.timeout,
-        price=parse_prices(options),
-        progress=not options.quiet,
         strict=options.strict,
         until=until,
         audit=build_audit(options),
         batch=Batch() if options.batch else None,
         canaries=not options.no_canaries and bool(gates or getattr(options, "baseline", None)),
+        **call_options(options),
     )
     name = "" if options.file == PIPE else Path(options.file).stem
     report = replace(report, name=name, unreadable=options.unreadable)
@@ -222,15 +219,8 @@ def _compared(
     cache = get_llm_cache()
     set_llm_cache(None)
     try:
-        again = evaluate(
-            samples,
-            metrics,
-            budget=build_budget(options, spent=report.usage),
-            max_concurrency=options.max_concurrency,
-            timeout=options.timeout,
-            price=parse_prices(options),
-            progress=not options.quiet,
-        )
+        budget = build_budget(options, spent=report.usage)
+        again = evaluate(samples, metrics, budget=budget, **call_options(options))
     finally:
         set_llm_cache(cache)
     usage, notes = again.usage, [note for note in again.notes if code_of(note) == "budget-spent"]

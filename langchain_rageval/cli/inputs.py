@@ -216,6 +216,16 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
     return None if set(limits.values()) == {None} else Budget(**limits)
 
 
+def call_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of model calls, as `evaluate` and `qualify_judge` take them."""
+    return {
+        "max_concurrency": options.max_concurrency,
+        "timeout": options.timeout,
+        "price": parse_prices(options),
+        "progress": not options.quiet,
+    }
+
+
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
     """Return the prices in `--price` by model name, a price of "openai:x" also under "x"; None without prices."""
     prices = typed_prices(options)
@@ -308,8 +318,8 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
 
 def parse_require(options: argparse.Namespace) -> Require:
     """Return the verdict that `--require` demands of a comparison; "no regression found" without the option."""
-    required: dict[str | None, Require] = {"no-worse": "no worse", "confirmed": "confirmed"}
-    return required.get(getattr(options, "require", None), "no regression found")
+    required: dict[str, Require] = {"no-worse": "no worse", "confirmed": "confirmed"}
+    return required.get(options.require, "no regression found")
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:

@@ -15,9 +15,9 @@ from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import (
     build_embeddings,
     build_judge,
+    call_options,
     check_writable,
     parse_pairs,
-    parse_prices,
     typed_prices,
 )
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
@@ -29,7 +29,6 @@ from langchain_rageval.models.loading import load_judge
 from langchain_rageval.report.files import metric_or_only
 from langchain_rageval.report.labelling import load_labels
 from langchain_rageval.report.report import Report
-from langchain_rageval.trust.agreement import HEADINGS as AGREEMENT_HEADINGS
 from langchain_rageval.trust.agreement import agreement
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
@@ -45,14 +44,12 @@ from langchain_rageval.trust.qualification import (
     write_agreement,
 )
 from langchain_rageval.trust.qualify import qualify_judge
-from langchain_rageval.trust.rubric_study import HEADINGS as STUDY_HEADINGS
-from langchain_rageval.trust.rubric_study import rubric_study, study_cells
+from langchain_rageval.trust.rubric_study import rubric_study
 
 _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit with care"]}
 _FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
 _SCALE = re.compile(r"(-?\d+)-(-?\d+)")
 _WIDTH = 160  # columns of a pipe, so that no number is cut
-_STUDY_TEXTS = ("judge", "rubric")
 _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
@@ -72,10 +69,7 @@ def run_qualify(options: argparse.Namespace) -> int:
         items=options.own,
         quick=options.quick or not (options.full or options.own),
         repeats=options.repeats,
-        max_concurrency=options.max_concurrency,
-        price=parse_prices(options),
-        timeout=options.timeout,
-        progress=not options.quiet,
+        **call_options(options),
     )
     if options.out:
         qualification.to_json(options.out)
@@ -201,8 +195,7 @@ def run_agreement(options: argparse.Namespace) -> int:
     if options.out:
         write_agreement(options.out, result, metric, report)
     out = console()
-    texts = [heading for heading in AGREEMENT_HEADINGS if heading not in ("value", "95% interval")]
-    out.print(table_of(AGREEMENT_HEADINGS, result.cells(), title=result.title, left=texts))
+    out.print(table_of(result.headings, result.cells(), title=result.title, left=("note",)))
     show_notes(result.notes, out)
     return 0
 
@@ -266,9 +259,9 @@ def run_rubric_study(options: argparse.Namespace) -> int:
     check_not_all_failed(study.report)
     if options.out:
         study.report.to_jsonl(options.out)
-    table = table_of(STUDY_HEADINGS, map(study_cells, study), title=study.title, left=_STUDY_TEXTS)
-    for column in table.columns:
-        column.no_wrap = column.header in _STUDY_TEXTS
+    table = table_of(study.headings, study.cells(), title=study.title, left=("rubric",))
+    for column in table.columns[:2]:
+        column.no_wrap = True
     out = console()
     if not out.is_terminal:
         out.width = _WIDTH

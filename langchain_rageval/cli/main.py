@@ -35,7 +35,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
-        sys.stdout = _stdout_that_may_close(sys.stdout.fileno(), sys.stdout.encoding)
+        raw = _MayClose(sys.stdout.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), sys.stdout.encoding, "replace", line_buffering=raw.isatty()
+        )
     try:
         with printable_warnings():
             code = int(options.run(options))
@@ -55,36 +58,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _report_error(2, f"unexpected {type(error).__name__}: {error}")
 
 
-class _MayClose(io.RawIOBase):
+class _MayClose(io.FileIO):
     """Raw stream of a file descriptor that drops what is written after its reader has gone, as `head` does.
 
     The command goes on: files are still written, and gates still decide the exit code.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__()
-        self._descriptor = descriptor
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
-
-    def writable(self) -> bool:
-        return True
-
     def write(self, data: Any, /) -> int:
         try:
-            return os.write(self._descriptor, data)
+            return super().write(data)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._descriptor)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             return len(data)
-
-
-def _stdout_that_may_close(descriptor: int, encoding: str) -> io.TextIOWrapper:
-    lines = os.isatty(descriptor)
-    return io.TextIOWrapper(io.BufferedWriter(_MayClose(descriptor)), encoding, "replace", line_buffering=lines)
 
 
 def _parser() -> argparse.ArgumentParser:

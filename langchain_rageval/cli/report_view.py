@@ -23,13 +23,14 @@ from langchain_rageval.cli.terminal import (
     table_of,
     write_message,
 )
-from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
+from langchain_rageval.data.schema import Failure, Finding, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.labelling import describe_question, standalone_findings
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, missing_scores, summarise
+from langchain_rageval.report.tables import number_text
 from langchain_rageval.run.usage import format_money
 
 _COLOURS = {
@@ -47,27 +48,7 @@ _MOST_WORST = 3  # samples listed per metric
 _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 
 
-def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a summary table with one line for each metric in each slice (named group of rows)."""
-    summaries = {name: summarise(rows) for name, rows in slices.items()}
-    names = ("slice", "metric") if len(slices) > 1 else ("metric",)
-    has_money = any(metric.money is not None for summary in summaries.values() for metric in summary.values())
-    rows = [
-        [*(name, metric.metric)[-len(names) :], *_cells(metric), *([format_money(metric.money)] if has_money else [])]
-        for name, summary in summaries.items()
-        for metric in summary.values()
-    ]
-    numbers = (
-        "mean",
-        "95% interval",
-        "scored",
-        "unscored",
-        "failed",
-        "calls",
-        "tokens",
-        *(["money"] if has_money else []),
-    )
-    return table_of((*names, *numbers), rows, title=title, left=names)
+_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens")
 
 
 def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
@@ -96,7 +77,10 @@ def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
 
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
     """Print the summary, the diagnosis, the worst samples, missing scores, the notes, and the path of the report."""
-    out.print(summary_table(_title(report), {"all": report.rows}))
+    summary = report.summary()
+    headings = (*_HEADINGS, "money") if summary.has_money else _HEADINGS
+    rows = [_cells(metric)[: len(headings)] for metric in summary.values()]
+    out.print(table_of(headings, rows, title=_title(report)))
     if audit := report.audit:
         out.print()
         out.print(table_of(audit.headings, audit.cells(), title=audit.title))
@@ -152,14 +136,13 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     everything = summarise([row for rows in slices.values() for row in rows])
     for name, whole in everything.items():
         arrow = " ↓" if whole.direction == "lower" else ""
-        table.add_row(f"{escape(name)}{arrow}", *(format_mean(summary[name]) for summary in summaries))
-    tokens = sum((metric.input_tokens or 0) + (metric.output_tokens or 0) for metric in everything.values())
-    calls = sum(metric.calls for metric in everything.values())
-    money = sum((metric.usage for metric in everything.values()), Usage()).money
-    cost = "" if money is None else f"{format_money(money)} money, "
+        table.add_row(f"{escape(name)}{arrow}", *(number_text(summary[name].mean) for summary in summaries))
+    usage = everything.usage
+    cost = "" if usage.money is None else f"{format_money(usage.money)} money, "
     failed = sum(metric.failed for metric in everything.values())
     arrows = "↓ lower is better. " if any(metric.direction == "lower" for metric in everything.values()) else ""
-    table.caption = f"{arrows}– no score applies. {pluralize(calls, 'call')}, {tokens:,} tokens, {cost}{failed} failed."
+    counts = f"{pluralize(usage.calls, 'call')}, {usage.tokens or 0:,} tokens, {cost}{failed} failed."
+    table.caption = f"{arrows}– no score applies. {counts}"
     return table
 
 
@@ -220,21 +203,11 @@ def _cited(finding: Finding, sentences: Mapping[str, str]) -> Iterable[str]:
 
 
 def _cells(metric: MetricSummary) -> tuple[str, ...]:
-    tokens = (metric.input_tokens or 0) + (metric.output_tokens or 0)
     return (
-        format_mean(metric),
-        metric.interval or "–",
-        str(metric.scored),
-        str(metric.unscored),
-        str(metric.failed),
-        str(metric.calls),
-        f"{tokens:,}" if tokens else "–",
+        *(metric.metric, number_text(metric.mean), metric.interval or "–"),
+        *(str(metric.scored), str(metric.unscored), str(metric.failed), str(metric.calls)),
+        *(number_text(metric.usage.tokens or None, ","), format_money(metric.money)),
     )
-
-
-def format_mean(metric: MetricSummary) -> str:
-    """Return the mean of a metric with three decimals, or a dash if there is no mean."""
-    return "–" if metric.mean is None else f"{metric.mean:.3f}"
 
 
 _HINTS = {

@@ -25,8 +25,6 @@ Rating = Score | float | bool | None
 Ratings = Iterable[Rating] | Mapping[str, Rating]
 _Clusters = Sequence[Hashable] | None
 
-HEADINGS = ("statistic", "value", "95% interval", "note")
-
 _TOLERANCE = 1e-9  # for rounding errors
 _NAMES = {"accuracy", "exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "auc"}
 _GRADED = ("weighted_kappa", "krippendorff")
@@ -53,7 +51,7 @@ class Agreement(Shown, Mapping[str, Estimate]):
     unlabelled: int
     estimates: Mapping[str, Estimate]
     notes: list[str] = field(default_factory=list)
-    headings = HEADINGS
+    headings = ("statistic", "value", "95% interval", "note")
 
     def __getitem__(self, name: str) -> Estimate:
         """Return a statistic by name; value None, with a reason, if it does not apply to this kind of label."""

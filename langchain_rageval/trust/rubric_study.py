@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     import pandas
 
 
-HEADINGS = (
-    *("judge", "rubric", "mean", "spread", "exact", "within 1", "kappa", "Spearman", "stability"),
-    *("failed", "calls", "tokens", "cost"),
-)
-
-
 @dataclass(frozen=True)
 class GradeMatch:
     """Agreement of a judge's grades with human grades.
@@ -124,33 +118,6 @@ class StudyRow:
         return self.summary.usage.tokens
 
 
-def study_cells(row: StudyRow) -> tuple[str, ...]:
-    """Return the table cells of a judge with a rubric: mean, agreement with labels, stability, failures and cost.
-
-    The cells begin with the two names; `HEADINGS` holds the heading of each cell.
-    """
-    text, match = number_text, row.match
-    return (
-        *(row.judge, row.rubric, text(row.mean, ".3f"), text(row.spread, ".3f"), text(match.exact, ".0%")),
-        *(text(match.within_one, ".0%"), text(match.kappa, ".2f"), text(row.spearman, ".2f")),
-        *(text(row.stability, ".2f"), str(row.failed), str(row.calls), text(row.tokens, ","), text(row.cost, ".4f")),
-    )
-
-
-def study_record(row: StudyRow) -> dict[str, Any]:
-    """Return a row of the study as a flat dictionary, such as for a DataFrame.
-
-    The keys are the fields of `StudyRow` except `match`, `by_criterion`, `models` and `summary`. Other keys are
-    `order`, the fields of `match`, "<criterion>.exact" for each criterion, and calls, tokens and seconds of `summary`.
-    """
-    nested = ("match", "by_criterion", "models", "summary")
-    record = {name: value for name, value in vars(row).items() if name not in nested} | {"order": row.order}
-    record |= {name: getattr(row.match, name) for name in ("pairs", "exact", "within_one", "kappa")}
-    record |= {f"{name}.exact": match.exact for name, match in row.by_criterion.items()}
-    usage = {name: getattr(row.summary, name) for name in ("calls", "input_tokens", "output_tokens", "seconds")}
-    return record | usage
-
-
 RubricOptions = Mapping[str, Any] | Callable[[Judge], Metric]
 SheetLabel = Mapping[str, int] | float
 _JudgePrice = tuple[float, float]
@@ -166,7 +133,10 @@ class RubricStudy(Shown, Sequence[StudyRow]):
         notes: caveats for the reader, such as whether all rows rank the answering models in the same order.
     """
 
-    headings = HEADINGS
+    headings = (
+        *("judge", "rubric", "mean", "spread", "exact", "within 1", "kappa", "Spearman", "stability"),
+        *("failed", "calls", "tokens", "cost"),
+    )
 
     def __init__(self, rows: Sequence[StudyRow], report: Report, notes: Sequence[str]) -> None:
         self.rows = list(rows)
@@ -195,7 +165,16 @@ class RubricStudy(Shown, Sequence[StudyRow]):
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a table row for each judge and rubric: mean, agreement with labels, stability, failures and cost."""
-        return [study_cells(row) for row in self.rows]
+        text = number_text
+        return [
+            (
+                *(row.judge, row.rubric, text(row.mean), text(row.spread), text(row.match.exact, ".0%")),
+                *(text(row.match.within_one, ".0%"), text(row.match.kappa, ".2f"), text(row.spearman, ".2f")),
+                *(text(row.stability, ".2f"), str(row.failed), str(row.calls)),
+                *(text(row.tokens, ","), text(row.cost, ".4f")),
+            )
+            for row in self.rows
+        ]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame with a row for each judge and rubric: names, statistics, calls, tokens and cost.
@@ -204,7 +183,14 @@ class RubricStudy(Shown, Sequence[StudyRow]):
         """
         import pandas
 
-        return pandas.DataFrame([study_record(row) for row in self])
+        usage = ("calls", "input_tokens", "output_tokens", "seconds")
+        records = [
+            {**vars(row), "order": row.order, **vars(row.match)}
+            | {f"{name}.exact": match.exact for name, match in row.by_criterion.items()}
+            | {name: getattr(row.summary, name) for name in usage}
+            for row in self
+        ]
+        return pandas.DataFrame(records).drop(columns=["match", "by_criterion", "models", "summary"])
 
 
 def rubric_study(
