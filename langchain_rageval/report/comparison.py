@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
@@ -23,6 +23,7 @@ from langchain_rageval.report.metric_comparison import (
     Verdict,
     compare_metric,
     judge_shifts,
+    largest_difference,
     moved_verdicts,
     value_in,
     with_verdict,
@@ -284,7 +285,7 @@ def _confirmed(metric: MetricComparison, found: Corrected, margin: float) -> boo
     return (low > least) == (metric.pairs_verdict != "worse")
 
 
-def check_require(require: Any, margin: float) -> Require:
+def check_require(require: Require, margin: float) -> Require:
     """Return a requirement if it is valid.
 
     Raises:
@@ -297,8 +298,7 @@ def check_require(require: Any, margin: float) -> Require:
         raise ConfigError(f"require must be one of {', '.join(map(repr, get_args(Require)))}, got {require!r}{near}")
     if require == "no worse" and not margin:
         raise ConfigError('require="no worse" needs a margin above 0: no sample can show that nothing at all was lost')
-    checked: Require = require
-    return checked
+    return require
 
 
 def requirement_of(require: Require, margin: float) -> str:
@@ -421,9 +421,9 @@ def minimum_difference(
             "power and alpha lie between 0 and 1, correlation from -1 to below 1; "
             f"got {power!r}, {alpha!r}, {correlation!r}"
         )
+    numbers = [value for row in data.rows if (value := value_in(row, metric)) is not None]
     if baseline is None:
-        scores = (row.scores[metric].value for row in data.rows if metric in row.scores)
-        values, factor = [value for value in scores if value is not None], sqrt(2 - 2 * correlation)
+        values, factor = numbers, sqrt(2 - 2 * correlation)
     else:
         check_metric(baseline, metric)
         pairs = pair_rows(data.rows, baseline.rows).pairs
@@ -431,19 +431,22 @@ def minimum_difference(
         values, factor = [own - other for own, other in both if own is not None and other is not None], 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: the estimate needs at least two scored samples, got {len(values)}")
+    span = largest_difference(metric, data.rows, numbers)
+    if span == inf:  # a comparison detects nothing
+        return inf
     spread, centre = factor * stdev(values), fmean(values)
     deviation = factor * max(abs(value - centre) for value in values)
 
     def detectable(spread: float, deviation: float) -> float:
-        return detectable_difference(spread, len(values), power, alpha, largest_deviation=deviation)
+        return detectable_difference(spread, len(values), power, alpha, span=span, largest_deviation=deviation)
 
     found = detectable(spread, deviation)
     if found == inf or 2 * max(Counter(values).values()) <= len(values):
         return found
 
     def is_detected(loss: float) -> bool:
-        """Return True for a loss that is detected if a share of the differences is -1 and the others are 0."""
-        return detectable(max(spread, sqrt(loss * (1 - loss))), 1 - loss) <= loss
+        """Return True if a comparison detects that a share of the samples loses the span, and the others nothing."""
+        return detectable(max(spread, span * sqrt(loss * (1 - loss))), span * (1 - loss)) <= span * loss
 
     lowest = bisect_left(_LOSSES, True, key=is_detected)
-    return max(found, _LOSSES[lowest]) if lowest < len(_LOSSES) else inf
+    return max(found, span * _LOSSES[lowest]) if lowest < len(_LOSSES) else inf

@@ -6,7 +6,7 @@ scores on equal texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from random import Random
@@ -187,9 +187,7 @@ def compare_metric(
         among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]
     coverage = [float(own is not None) - float(other is not None) for own, other in values]
     numbers = [value for _, own, other in both for value in (own, other)] or [0.0]
-    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
-    widths = [high - low for low, high in ranges] or [1.0]
-    span = max(*widths, max(numbers) - min(numbers))  # the largest possible difference
+    span = largest_difference(name, (row for pair in pairs for row in pair), numbers)
     result = paired_difference(differences, among, span=span) if differences else None
     sign = 1 if direction == "higher" else -1
     loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
@@ -211,6 +209,15 @@ def compare_metric(
         largest_loss=loss,
         coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
     )
+
+
+def largest_difference(name: str, rows: Iterable[Row], values: Collection[float]) -> float:
+    """Return the largest possible difference of two values of a metric; infinite if the metric has no finite range.
+
+    `values` are values of the metric in the rows, at least one; they may lie outside the declared range.
+    """
+    ranges = {range_of(row.scores[name]) for row in rows if name in row.scores}
+    return max([max(values) - min(values), *(high - low for low, high in ranges)])
 
 
 def value_in(row: Row, name: str) -> float | None:

@@ -113,41 +113,29 @@ def metrics_in_common(
     """
     ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = {name: own[0].direction for name, own in ours.items() if name in theirs}
-    notes = check_instruments(ours, theirs, list(shared), allowed, provenance)
+    notes = _check_instruments(ours, theirs, list(shared), allowed, provenance)
     alone = {"candidate": [name for name in ours if name not in shared]}
     alone["baseline"] = [name for name in theirs if name not in shared]
     notes += [Note(f"only-in-{report}", metrics=names) for report, names in alone.items() if names]
-    judges = {name: judges_of_scores(name, (ours[name], theirs[name]), provenance) for name in shared}
+    judges = {name: _judges(name, (ours[name], theirs[name]), provenance) for name in shared}
     return SharedMetrics(shared, judges, notes, alone["baseline"])
 
 
-def judges_of_scores(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
-    """Return the names of the judges that gave the scores of a metric as one text, each name once.
-
-    `sides` holds the scores of each run, candidate first, and `provenance` the configurations of each run, which
-    contain the names. Commas separate the names; the text is "" if no name is recorded.
-    """
+def _judges(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
+    """Return the names of the judges that gave the scores of a metric in both runs, with commas between them."""
     known = zip(sides, provenance, strict=True)
     digests = ((side, one) for scores, side in known for one in dict.fromkeys(score.instrument for score in scores))
     return ", ".join(dict.fromkeys(name for side, one in digests for name in side.instrument(metric, one).judges))
 
 
-def check_instruments(
+def _check_instruments(
     ours: Mapping[str, Sequence[Score]],
     theirs: Mapping[str, Sequence[Score]],
     shared: Sequence[str],
     allowed: bool,
     provenance: tuple[Provenance, Provenance],
 ) -> list[Note]:
-    """Return notes on metrics whose judge configurations differ between two runs, or are unknown.
-
-    `ours` and `theirs` are the scores of candidate and baseline by metric, and `shared` names the metrics of both.
-    `provenance` holds the readable configurations (judge, prompts, options) of candidate and baseline.
-
-    Raises:
-        ConfigError: if configurations differ and `allowed` (True to accept differences) is False, or the reports
-            disagree on the direction of a metric.
-    """
+    """Return notes on the shared metrics whose judge configurations differ between two runs, or are unknown."""
     opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if opposite:
         raise ConfigError(

@@ -421,8 +421,8 @@ class Report(ReportData):
             difference, as with up to four samples at the level 0.05. If more than half of the values (with `baseline`,
             of the differences) are equal to one another, the later run may differ more than their spread suggests. The
             result is then at least the smallest loss that `compare` detects in this case: a share of the samples falls
-            from 1 to 0, and the others keep their value. With clusters of dependent samples, the difference that
-            `compare` detects is larger.
+            from the best to the worst value, and the others keep their value. It is also infinite for a metric without
+            a finite range. With clusters of dependent samples, the difference that `compare` detects is larger.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.

@@ -14,7 +14,7 @@ from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
 from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
-from langchain_rageval.report.pairing import check_instruments, judges_of_scores, scores_by_metric
+from langchain_rageval.report.pairing import metrics_in_common
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
 from langchain_rageval.report.units import NONE, By, Slicer, units_of
@@ -90,25 +90,22 @@ def trend(
     notes += remarks
     if baseline is None:
         return Trend(summaries, periods, None, {}, by, error, notes, changes)
-    shared = [name for name in metric_names(report) if name in metric_names(baseline)]
+    known = (report.provenance, baseline.provenance)
+    shared, judges, remarks, _ = metrics_in_common(timed, baseline.rows, allow_different_instruments, known)
     if not shared:
         raise ConfigError(
             f"the runs have no metric in common: the run has {', '.join(metric_names(report))}; "
             f"the baseline has {', '.join(metric_names(baseline))}"
         )
-    ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
-    known = (report.provenance, baseline.provenance)
-    notes += check_instruments(ours, theirs, shared, allow_different_instruments, known)
-    judges = {name: judges_of_scores(name, (ours[name], theirs[name]), known) for name in shared}
+    notes += remarks
     start = None if since is None else _time_of(since)
     watched = timed if start is None else [row for row in timed if row.time is not None and row.time >= start]
-    alarms, remarks = _alarms(shared, watched, baseline.rows, margin, error, adjust)
+    alarms, remarks = _alarms(list(shared), watched, baseline.rows, margin, error, adjust)
     notes += remarks
     alarms = {name: replace(alarm, judge=judges[name]) for name, alarm in alarms.items()}
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
         notes.append(Note("questions-drifted", shifts=[shift.note for shift in shifts]))
-    directions = {name: ours[name][0].direction for name in shared}
-    moved = judge_shifts(equal_rows(timed, baseline.rows), [], directions)
+    moved = judge_shifts(equal_rows(timed, baseline.rows), [], shared)
     notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in moved.items()]
     return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes, moved)
 

@@ -165,7 +165,7 @@ class _Side:
 
     rows: Sequence[Row]
     clusters: Sequence[Hashable] | None
-    slices: Sequence[str | None]
+    slices: Sequence[str | None]  # None without a value
 
     def values(self, metric: str) -> list[tuple[float, Hashable, str | None]]:
         """Return value, cluster and slice of each row that has a value."""
@@ -200,16 +200,12 @@ def compare_unpaired(
     clusters, cluster_notes = _clusters(candidate, baseline, cluster)
     notes += cluster_notes
     own, its = (_side(rows, groups, reweight) for rows, groups in zip((candidate, baseline), clusters, strict=True))
-    is_reweighted = reweight is not None
-    compared = [_compare(name, direction, own, its, is_reweighted) for name, direction in shared.items()]
-    metrics = with_verdicts(compared, margin)
-    if is_reweighted:
+    metrics = with_verdicts([_compare(name, direction, own, its) for name, direction in shared.items()], margin)
+    if reweight is not None:
         metrics, dropped_notes = _without_dropped(metrics, own, its)
         notes += dropped_notes
     shifts = judge_shifts(equal_rows(candidate, baseline), pair_rows(again, baseline).pairs, shared, cluster)
-    moved = moved_verdicts(
-        metrics, shifts, margin, lambda one, by: _compare(one.metric, one.direction, own, its, is_reweighted, by)
-    )
+    moved = moved_verdicts(metrics, shifts, margin, lambda one, by: _compare(one.metric, one.direction, own, its, by))
     metrics = [replace(one, judge=judges[one.metric]) for one in metrics]
     for place, metric in enumerate(metrics):
         if metric.coverage_fell:
@@ -235,34 +231,33 @@ def _clusters(
 
 def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By | None) -> _Side:
     if reweight is None:
-        return _Side(rows, clusters, [None] * len(rows))
+        return _Side(rows, clusters, [""] * len(rows))
     slicer = Slicer(reweight)
     slices = [slicer.slice_of(row.sample) for row in rows]
     slicer.check_known()
     return _Side(rows, clusters, slices)
 
 
-def _compare(
-    metric: str, direction: Direction, own: _Side, its: _Side, reweighted: bool, by: float = 0.0
-) -> MetricComparison:
+def _compare(metric: str, direction: Direction, own: _Side, its: _Side, by: float = 0.0) -> MetricComparison:
     """Return the comparison of one metric, with a shift subtracted, without adjusted p-value and verdict."""
     ours, theirs = own.values(metric), its.values(metric)
-    numbers = [value for value, *_ in (*ours, *theirs)]
-    declared = next((row.scores[metric].range for row in own.rows if metric in row.scores), None)
-    low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
-    width = high - low
-    coverage_p = 1.0  # of "as large a share of the rows has a score", one-sided
-    if own.rows and its.rows:
-        both = [[1.0] * len(of) + [0.0] * (len(side.rows) - len(of)) for of, side in ((ours, own), (theirs, its))]
-        covered = unpaired_difference([Stratum(both[0], both[1])])
-        coverage_p = covered.p_value / 2 if covered.candidate < covered.baseline else 1.0
+    both = [[1.0] * len(of) + [0.0] * (len(side.rows) - len(of)) for of, side in ((ours, own), (theirs, its))]
+    covered = unpaired_difference([Stratum(both[0], both[1])])
+    coverage_p = covered.p_value / 2 if covered.candidate < covered.baseline else 1.0  # one-sided
     few: Verdict = "too few samples"
     samples = (len(ours), len(theirs))
     base = MetricComparison(metric, direction, verdict=few, samples=samples, pairs_verdict=few, coverage_p=coverage_p)
-    strata = _strata(ours, theirs, low, width or 1.0, own.clusters is not None, reweighted)
-    if not strata or min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
+    if min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
         return base
-    found = unpaired_difference(strata, shift=by / (width or 1.0))
+    numbers = [value for value, *_ in (*ours, *theirs)]
+    scores = (row.scores[metric] for row in (*own.rows, *its.rows) if metric in row.scores)
+    declared = next((score.range for score in scores if score.range is not None), None)
+    low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
+    width = high - low or 1.0
+    strata = _strata(ours, theirs, low, width, own.clusters is not None)
+    if not strata:
+        return base
+    found = unpaired_difference(strata, shift=by / width)
     worst = width * (found.high if direction == "lower" else -found.low)
     return replace(
         base,
@@ -303,16 +298,14 @@ def _strata(
     low: float,
     width: float,
     clustered: bool,
-    reweighted: bool,
 ) -> list[Stratum]:
     """Return the values by slice with the baseline's shares, over the slices that both runs have."""
-    parts: Mapping[str | None, tuple[list[tuple[float, Hashable]], list[tuple[float, Hashable]]]]
-    parts = {part: ([], []) for _, _, part in (*ours, *theirs) if part is not None or not reweighted}
-    for number, values in enumerate((ours, theirs)):
-        for value, cluster, part in values:
-            if part in parts:
-                parts[part][number].append(((value - low) / width, cluster))
-    both = [(own, its) for own, its in parts.values() if own and its]
+    slices = [part for part in dict.fromkeys(part for *_, part in ours) if part is not None]
+    both = [
+        [[((value - low) / width, cluster) for value, cluster, own in side if own == part] for side in (ours, theirs)]
+        for part in slices
+    ]
+    both = [(own, its) for own, its in both if its]
     total = sum(len(its) for _, its in both)
     return [
         Stratum(

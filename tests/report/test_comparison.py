@@ -138,6 +138,29 @@ def test_what_is_significant_alone_may_not_be_among_others():
     )
 
 
+@each("first", [None, failed("grade")])
+def test_the_scale_of_the_values_changes_nothing_but_the_unit(first):
+    """Also if the first score lacks the range, or is missing."""
+
+    def grades(*values):
+        rows = [row(0, scored(0.5, "other"), *([] if first is None else [first]))]
+        more = [row(n, scored(0.5, "other"), scored(1 + 4 * v, "grade", range=(1, 5))) for n, v in enumerate(values, 1)]
+        return Report(rows + more)
+
+    here, there = [0.5, 0.75, 0.5, 0.25] * 8, [0.5, 0.5, 0.5, 0.0] * 8
+    plain, grade = values(*here).compare(values(*there)), grades(*here).compare(grades(*there))
+    for name in ("difference", "low", "high", "largest_loss"):
+        assert getattr(grade["grade"], name) == pytest.approx(4 * getattr(plain["faithfulness"], name)), name
+    assert grade["grade"].p_unadjusted == pytest.approx(plain["faithfulness"].p_unadjusted)
+    for own in (here, [1.0] * 30):
+        for options, scaled in (({}, {}), ({"baseline": values(*there)}, {"baseline": grades(*there)})):
+            least = values(*own).minimum_detectable_difference("faithfulness", **options)
+            found = grades(*own).minimum_detectable_difference("grade", **scaled)
+            assert found == pytest.approx(4 * least)
+    unbounded = report_of(*(scored(value, range=(None, None)) for value in here))
+    assert unbounded.minimum_detectable_difference("faithfulness") == inf
+
+
 # Pairs
 
 

@@ -244,6 +244,14 @@ def test_what_cannot_be_shown_is_refused(live, options, problem):
     assert str(raised.value) == problem
 
 
+def test_a_metric_that_no_row_with_a_time_has_is_not_watched():
+    live = Report([*stream([0.9] * 3).rows, row(999, scored(1.0, "other"), id="untimed")])
+    both = [one.model_copy(update={"scores": {**one.scores, "other": scored(1.0, "other")}}) for one in BASELINE.rows]
+    found = trend(live, Report(both))
+    assert [code_of(note) for note in found.notes] == ["rows-without-time", "only-in-baseline"]
+    assert found.alarms == {}
+
+
 def test_rows_of_slices_with_few_baseline_samples_are_counted_in_a_note():
     def about(report, topic):
         return [

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from helpers.reports import report_of, row, scored, unscored
+from helpers.reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.report.unpaired import mix_shifts
@@ -159,6 +159,33 @@ def test_slices_that_the_candidate_lacks_are_named_and_decide_nothing(hard, verd
     assert (full["faithfulness"].verdict, [note.code for note in full.notes]) == ("no worse", ["reweighted"])
 
 
+@pytest.mark.parametrize("range", [(None, None), (1, 5), None])
+def test_a_metric_without_any_value_has_too_few_samples(range):
+    nothing = Report([row(n, unscored("none", range=range), id=f"n{n}", question=f"N{n}?") for n in [*[0] * 9]])
+    some = run("s", [0.5] * 9)
+    for sides, verdict in (((nothing, nothing), "too few samples"), ((nothing, some), "lost coverage")):
+        found = sides[0].compare(sides[1], paired=False)["faithfulness"]
+        assert (found.difference, found.p_value, found.verdict) == (None, None, verdict)
+
+
+@pytest.mark.parametrize("reweight", [None, "metadata.topic"])
+def test_the_scale_of_the_values_changes_nothing_but_the_unit(reweight):
+    def graded(report):  # from 1 to 5; the first row has no range
+        rows = [row(999, failed(), id=f"{report.rows[0].sample.id}-failed", question="Q?")]
+        for one in report.rows:
+            grade = scored(1 + 4 * one.scores["faithfulness"].value, range=(1, 5))
+            rows.append(one.model_copy(update={"scores": {"faithfulness": grade}}))
+        return Report(rows)
+
+    sides = mixed("prod", 30, 50), mixed("dev", 50, 30)
+    plain = sides[0].compare(sides[1], paired=False, reweight=reweight)["faithfulness"]
+    grade = graded(sides[0]).compare(graded(sides[1]), paired=False, reweight=reweight)["faithfulness"]
+    for name in ("difference", "low", "high", "largest_loss"):
+        assert getattr(grade, name) == pytest.approx(4 * getattr(plain, name)), name
+    assert (grade.mean, grade.baseline) == pytest.approx((1 + 4 * plain.mean, 1 + 4 * plain.baseline))
+    assert (grade.p_value, grade.verdict, grade.samples) == (pytest.approx(plain.p_value), plain.verdict, (80, 80))
+
+
 def test_values_of_another_scale_keep_their_unit():
     values, others = [1.0, 5.0, 4.0, 4.0, 2.0, 5.0, 3.0], [2.0, 1.0, 1.0, 3.0, 1.0, 2.0, 1.0]
     metric = run("a", values).compare(run("b", others), paired=False)["faithfulness"]
@@ -167,5 +194,7 @@ def test_values_of_another_scale_keep_their_unit():
     assert 0 < metric.low < 13 / 7 < metric.high <= 4
     shifted = run("a", [value - 1 for value in values]).compare(run("b", [value - 1 for value in others]), paired=False)
     assert shifted["faithfulness"].low == pytest.approx(metric.low)
+    equal = [4.0] * 7
+    assert run("a", equal).compare(run("b", equal), 0.1, paired=False)["faithfulness"].verdict == "inconclusive"
     negative = run("a", [-0.5, *shares(3, 6)]).compare(run("b", shares(2, 8)), paired=False)["faithfulness"]
     assert negative.mean == pytest.approx(2.5 / 7)
