@@ -411,13 +411,18 @@ def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> 
             raise
 
 
-def is_report(path: str | Path) -> bool:
-    """Return True if a file begins like a report of `write_report`; False if not, or if the file is unreadable."""
+def begins_with(path: str | Path, start: bytes) -> bool:
+    """Return True if a file begins with these bytes; False if not, or if the file cannot be read."""
     try:
         with Path(path).open("rb") as file:
-            return file.read(len(HEAD)) == HEAD
+            return file.read(len(start)) == start
     except OSError:
         return False
+
+
+def is_report(path: str | Path) -> bool:
+    """Return True if a file begins like a report of `write_report`."""
+    return begins_with(path, HEAD)
 
 
 def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:

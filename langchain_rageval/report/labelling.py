@@ -140,11 +140,12 @@ class LabelSheet(Sequence[Row]):
         if delimiter not in _DELIMITERS:
             raise ConfigError(f"delimiter is ',', ';' or a tab, got {delimiter!r}")
         names = [*_COLUMNS, *([self.metric] if show_scores else []), "label"]
+        decimal = "," if delimiter == ";" else "."
         written = io.StringIO(newline="")
         writer = csv.writer(written, delimiter=delimiter, lineterminator="\r\n")
         writer.writerow(map(cell_of, names))
         for row in self.rows:
-            score = [_decimal(row.scores[self.metric].value, delimiter)] if show_scores else []
+            score = [f"{row.scores[self.metric].value:g}".replace(".", decimal)] if show_scores else []
             writer.writerow([_harmless_id(row.sample.id), *map(cell_of, _texts(row)), *score, ""])
         try:
             with Path(path).open("xb") as file:
@@ -323,10 +324,6 @@ def _texts(row: Row) -> Iterator[str]:
     yield sample.answer or ""
     for texts in (sample.contexts or [], sample.references):
         yield "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, 1)) if texts[1:] else "".join(texts)
-
-
-def _decimal(value: float | None, delimiter: str) -> str:
-    return f"{value:g}".replace(".", "," if delimiter == ";" else ".")
 
 
 def cell_of(text: str) -> str:

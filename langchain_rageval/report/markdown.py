@@ -146,8 +146,7 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
 
 
 def _short(text: str) -> str:
-    plain = printable(text)
-    return shortened(plain, _LONGEST)
+    return shortened(printable(text), _LONGEST)
 
 
 def _html(text: str) -> str:

@@ -381,8 +381,7 @@ def _ends(changes: Sequence[tuple[int, str, float]], lower_is_better: bool) -> l
 
 def _title(question: str) -> str:
     """Return a question on one line, cut after 200 characters."""
-    line = " ".join(question.split())
-    return shortened(line, _LONGEST_TITLE)
+    return shortened(" ".join(question.split()), _LONGEST_TITLE)
 
 
 def _count(value: float | None) -> str:

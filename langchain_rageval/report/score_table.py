@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from langchain_rageval.data.schema import Failure, Finding, Row, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError
-
-_MAGIC = b"SQLite format 3\x00"
+from langchain_rageval.report.files import begins_with
 
 COLUMNS: Mapping[str, tuple[str, Callable[[Row, Score], Any]]] = {
     "run_id": ("TEXT NOT NULL", lambda row, _: str(row.sample.metadata.get("run_id", row.sample.id))),
@@ -77,12 +76,8 @@ def write_scores(connection: sqlite3.Connection, row: Row) -> None:
 
 
 def is_sqlite(path: str | Path) -> bool:
-    """Return True if a file begins like an SQLite file; False if not, or if the file cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
-        return False
+    """Return True if a file begins like an SQLite file."""
+    return begins_with(path, b"SQLite format 3\x00")
 
 
 def read_score_table(path: str | Path) -> list[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import pairwise, zip_longest
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from pathlib import Path
 
 from langchain_rageval._internal.cached import cached_property
@@ -266,7 +266,7 @@ def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
     means = [one for one in (*known.values(), *([baseline] if baseline else [])) if one.mean is not None]
     grid = _scale([value for one in means for value in (one.mean, one.low, one.high) if value is not None])
     alarm = trend.alarms.get(name)
-    changed = _period_at(trend, name, alarm.since) if alarm else None
+    since = _slot_at(trend, name, alarm.since, slots) if alarm else inf
 
     def y(value: float | None) -> float | None:
         if value is None:
@@ -280,7 +280,7 @@ def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
     points = [
         TrendPoint(
             place, period, one, x(slots[period] + 0.5), height, y(one.high), y(one.low),
-            changed is not None and slots[period] >= slots[changed],
+            slots[period] + 1 > since,
         )
         for place, period in enumerate(trend.periods)
         if (one := known.get(period)) is not None and (height := y(one.mean)) is not None
@@ -295,7 +295,7 @@ def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
         baseline=baseline,
         base=None if baseline is None or base is None else (base, y(baseline.high), y(baseline.low)),
         alarm=alarm,
-        since=x(_slot_at(trend, name, alarm.since, slots)) if alarm else None,
+        since=x(since) if alarm else None,
         raised=x(_slot_at(trend, name, alarm.raised, slots)) if alarm else None,
         changes=[(x(_slot_at(trend, name, one.since, slots)), one) for one in trend.changes.get(name, [])],
     )
@@ -305,27 +305,16 @@ def _slots(trend: Trend) -> dict[str, int]:
     """Return the place of each period on the time axis; days and weeks without rows leave a gap."""
     if trend.by not in ("day", "week"):
         return {period: place for place, period in enumerate(trend.periods)}
-    if trend.by == "day":
-        days = {period: date.fromisoformat(period).toordinal() for period in trend.periods}
-    else:
-        days = {p: datetime.strptime(f"{p}-1", "%G-W%V-%u").toordinal() // 7 for p in trend.periods}
-    first = min(days.values())
-    return {period: day - first for period, day in days.items()}
-
-
-def _period_at(trend: Trend, metric: str, time: datetime) -> str | None:
-    """Return the first period with a row of this time that has the metric."""
-    for period, rows in trend.rows.items():
-        if any(row.time == time and metric in row.scores for row in rows):
-            return period
-    return None
+    length, monday = (1, "") if trend.by == "day" else (7, "-1")
+    days = {period: date.fromisoformat(period + monday).toordinal() // length for period in trend.periods}
+    return {period: day - min(days.values()) for period, day in days.items()}
 
 
 def _slot_at(trend: Trend, metric: str, time: datetime, slots: Mapping[str, int]) -> float:
     """Return the place of a row on the time axis: its period, and the share of the period's rows before it."""
-    period = _period_at(trend, metric, time)
-    if period is None:
-        return 0.0
+    rows = trend.rows.items()
+    at = (period for period, own in rows if any(row.time == time and metric in row.scores for row in own))
+    period = next(at)
     times = [row.time for row in trend.rows[period] if row.time is not None]
     return slots[period] + bisect_left(times, time) / len(times)
 

@@ -301,11 +301,11 @@ def _strata(
 ) -> list[Stratum]:
     """Return the values by slice with the baseline's shares, over the slices that both runs have."""
     slices = [part for part in dict.fromkeys(part for *_, part in ours) if part is not None]
-    both = [
+    sides = (
         [[((value - low) / width, cluster) for value, cluster, own in side if own == part] for side in (ours, theirs)]
         for part in slices
-    ]
-    both = [(own, its) for own, its in both if its]
+    )
+    both = [(own, its) for own, its in sides if its]
     total = sum(len(its) for _, its in both)
     return [
         Stratum(

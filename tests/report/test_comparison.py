@@ -350,9 +350,6 @@ def test_what_cannot_be_compared_is_refused(baseline, options, problem):
         values(0.5).compare(baseline, **options)
 
 
-# False alarms
-
-
 # What it looks like
 
 

@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.reports import failed, row, scored, unscored
 
-from langchain_rageval import ConfigError, Report
+from langchain_rageval import Report
 from langchain_rageval.report.unpaired import mix_shifts
 
 
@@ -130,11 +130,6 @@ def test_lost_coverage_is_a_problem():
     assert found["faithfulness"].verdict == "lost coverage"
     told = "faithfulness lost coverage: a smaller share of the samples has a score [lost-coverage-unpaired]"
     assert [gate.reason for gate in found.gates()] == [told]
-
-
-def test_reweighting_pairs_is_refused():
-    with pytest.raises(ConfigError, match=r"^reweight= needs paired=False$"):
-        report_of().compare(report_of(), reweight="language")
 
 
 @pytest.mark.parametrize(("hard", "verdict"), [(50, "inconclusive"), (4, "no worse")])
