@@ -16,15 +16,7 @@ from langchain_rageval.data.field_names import check_fields, explain_fields, met
 from langchain_rageval.data.foreign_records import check_outputs_are_clear, decode_row
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.schema import Sample, default_id
-from langchain_rageval.data.tables import (
-    WORKBOOKS,
-    IsHead,
-    Records,
-    check_workbook,
-    decode_lines,
-    read_lines,
-    table_records,
-)
+from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, decode_lines, read_lines, table_records
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
@@ -291,9 +283,9 @@ def read_samples(
         raise ConfigError(
             f"{path}: expected one of {known}, got {suffix!r}: {remedy}{did_you_mean(suffix, [*_FORMATS, *SUFFIXES])}"
         )
-    if suffix == ".parquet" and not find_spec("pyarrow"):
-        raise ConfigError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow")
-    check_workbook(path)
+    files, package = _PACKAGES.get(suffix, ("", ""))
+    if package and not find_spec(package):
+        raise ConfigError(f"{path}: reading {files} needs {package}: pip install {package}")
     records = _FORMATS[suffix](path, _is_head(fields))
     if suffix in _TABLES:
         records = _decoded(records, fields)
@@ -530,5 +522,7 @@ _FORMATS: Mapping[str, Callable[[Path, IsHead], Records]] = {
     **dict.fromkeys((".csv", ".tsv", *WORKBOOKS), table_records),
     ".parquet": _parquet_rows,
 }
+_PACKAGES = {".parquet": ("Parquet", "pyarrow"), **dict.fromkeys(WORKBOOKS, ("workbooks", "openpyxl"))}
+"""By suffix the kind of the files, and the package that reads them."""
 _TABLES = (".csv", ".tsv", *WORKBOOKS, ".parquet")
 """Suffixes of files whose cells may hold lists as text."""

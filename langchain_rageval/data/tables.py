@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from threading import Lock
@@ -249,12 +248,6 @@ _MISSING = frozenset({"nan", "<na>", "nat", "#n/a", "#н/д"})
 _LONGEST_FIELD = 2**31 - 1
 
 
-def check_workbook(path: Path) -> None:
-    """Raise ConfigError if a file has the suffix of a workbook, and openpyxl, which reads workbooks, is missing."""
-    if path.suffix.lower() in WORKBOOKS and not find_spec("openpyxl"):
-        raise ConfigError(f"{path}: reading workbooks needs openpyxl: pip install openpyxl")
-
-
 def table_records(path: Path, is_head: IsHead) -> Records:
     """Yield the rows of a table, each as a mapping of column names to cells.
 
@@ -363,7 +356,6 @@ def _workbook_records(path: Path, is_head: IsHead) -> Records:
     from openpyxl import load_workbook
     from openpyxl.utils.exceptions import InvalidFileException
 
-    check_workbook(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of styles and extensions that it does not read
@@ -387,8 +379,7 @@ def _workbook_records(path: Path, is_head: IsHead) -> Records:
 def _sheet_rows(sheet: Any) -> Iterator[tuple[str, list[Any]]]:
     from openpyxl.utils.escape import unescape
 
-    if hasattr(sheet, "reset_dimensions"):
-        sheet.reset_dimensions()  # some programs write wrong ones
+    sheet.reset_dimensions()  # some programs write wrong ones
     for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
         yield f"row {number}", [unescape(cell) if isinstance(cell, str) else cell for cell in cells]
 

@@ -24,7 +24,7 @@ Topics = Mapping[str, str] | str | PathLike[str]
 """Questions by topic id, or the path of a file with one line `id<TAB>question` per topic."""
 
 _ReadLines = Callable[[Path], Iterable[str]]
-_Labels = dict[str, dict[str, float]]
+_Numbers = dict[str, dict[str, float]]
 
 _LOG = logging.getLogger("langchain_rageval")
 
@@ -50,10 +50,10 @@ def read_trec(
     questions = (
         topics if isinstance(topics, Mapping) else {} if topics is None else _questions(Path(topics), read_lines)
     )
-    retrieved: dict[str, dict[str, float]] = {}
+    retrieved: _Numbers = {}
     for number, line in _numbered_lines(run, read_lines):
         try:
-            _add_line(retrieved, line)
+            _add_line(retrieved, line, "score")
         except ValueError as error:
             yield SampleError(f"{run.name}, line {number}: {error}", "context_ids")
     unjudged = [topic for topic in retrieved if labels is not None and topic not in labels]
@@ -71,32 +71,30 @@ def read_trec(
             )
 
 
-def _add_line(retrieved: dict[str, dict[str, float]], line: str) -> None:
+_COLUMNS = {
+    "score": (6, 4, "a TREC run has 6 columns: topic, Q0, document, rank, score and run", "appears"),
+    "grade": (4, 3, "TREC qrels has 4 columns: topic, 0, document and grade", "is judged"),
+}
+"""Of each number: columns of its file, place of the number among them, their names, and a verb for messages."""
+
+
+def _add_line(numbers: _Numbers, line: str, column: str) -> None:
+    count, place, names, verb = _COLUMNS[column]
     columns = line.split()
-    if len(columns) != 6:
-        raise ValueError(
-            f"a line of a TREC run has 6 columns: topic, Q0, document, rank, score and run; got {len(columns)}"
-        )
-    topic, _, document, _, value, _ = columns
-    score = _number(value, "score")
-    if document in retrieved.setdefault(topic, {}):
-        raise ValueError(f"document {document} appears twice for topic {topic}")
-    retrieved[topic][document] = score
+    if len(columns) != count:
+        raise ValueError(f"a line of {names}; got {len(columns)}")
+    topic, _, document, *_ = columns
+    number = _number(columns[place], column)
+    if document in numbers.setdefault(topic, {}):
+        raise ValueError(f"document {document} {verb} twice for topic {topic}")
+    numbers[topic][document] = number
 
 
-def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Labels:
-    labels: _Labels = {}
+def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Numbers:
+    labels: _Numbers = {}
     for number, line in _numbered_lines(qrels, read_lines):
-        columns = line.split()
         try:
-            if len(columns) != 4:
-                raise ValueError(
-                    f"a line of TREC qrels has 4 columns: topic, 0, document and grade; got {len(columns)}"
-                )
-            topic, _, document, grade = columns
-            if document in labels.setdefault(topic, {}):
-                raise ValueError(f"document {document} is judged twice for topic {topic}")
-            labels[topic][document] = _number(grade, "grade")
+            _add_line(labels, line, "grade")
         except ValueError as error:
             raise ConfigError(f"{qrels.name}, line {number}: {error}: correct the judgments") from error
     return labels

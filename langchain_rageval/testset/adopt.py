@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
 from langchain_rageval.testset.candidate import ADOPTED, Candidate, CandidateStep, Reason
+from langchain_rageval.testset.docstore import embed_passages
 from langchain_rageval.testset.generation import Generation, Prepare
 from langchain_rageval.testset.testset import Testset
 
@@ -132,28 +133,23 @@ class Adoption:
     steps: Sequence[CandidateStep]
     results: list[Candidate] = field(default_factory=list)
 
-    def attempts(self, candidates: Iterable[Candidate]) -> list[Prepare]:
-        """Return a function for each candidate that prepares its attempt; `Generation.settle` runs the attempts.
+    def attempts(self) -> Operation[list[Prepare]]:
+        """Embed passages and questions; return a function for each group of near questions that prepares its attempt.
 
-        An attempt reviews the question, then answers the question or marks it as unanswerable.
+        `Generation.settle` runs the attempts. An attempt reviews the first question of the group, then answers the
+        question or marks it as unanswerable.
         """
+        yield from embed_passages(self.generation.store)
+        vectors = yield from self.generation.vectors([_standalone(sample) for sample in self.questions])
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
         step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
-        return self.generation.checks(step, candidates, _ADOPTION_CALLS)
+        return self.generation.checks(step, self._candidates(vectors), _ADOPTION_CALLS)
 
-    @property
-    def texts(self) -> list[str]:
-        """Users' questions in a form that needs no earlier turns of the conversation, in order."""
-        return [_standalone(sample) for sample in self.questions]
-
-    def candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
+    def _candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
         """Return one candidate for each group of equal or near questions, with the first question of the group.
 
         Near means a cosine of at least the generator's `dedupe`. `metadata["asked"]` is the size of the group.
-
-        Args:
-            vectors: mapping from each of `texts` to its unit vector.
         """
         store, seed = self.generation.store, self.generation.seed
         known, places = AcceptedQuestions(self.generation.settings.dedupe), dict[str, int]()

@@ -149,11 +149,6 @@ class Kind:
     style: str = ""
     audience: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
-    @property
-    def own_prompt(self) -> Prompt | None:
-        """Prompt with the user's `instruction` for the writer; None if the evolution has a packaged prompt."""
-        return None if self.prompt else Prompt(instruction=self.instruction)
-
     def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
         """Return the `metadata` of a question, with persona and style of this evolution and the `drawn` values added.
 
@@ -214,7 +209,8 @@ class QuestionEvolver(CandidateStep):
             inputs |= {"persona": drawn["persona"], "style": drawn["style"], "words": LENGTHS[drawn["length"]]}
         inputs |= {"persona": self.kind.persona} if self.kind.persona else {}
         inputs |= {"earlier": earlier} if self.kind.writes_turns else {}
-        inputs |= self._feedback(state)
+        was_rejected = state.objection and state.history[-1].kind == self.kind.name
+        inputs |= {"feedback": state.objection} if was_rejected else {}
         objection = objection_to_question(state, strict=self.kind.asks_more)
         turns_objection = partial(_follow_up_objection, state.question)
         answer = yield from self._ask(state, inputs, turns_objection if self.kind.writes_turns else objection)
@@ -235,12 +231,6 @@ class QuestionEvolver(CandidateStep):
         if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):
             return evolved.with_verdict(False, _SAME_QUESTION).reject(Reason.NOT_EVOLVED)
         return evolved
-
-    def _feedback(self, state: Candidate) -> dict[str, str]:
-        """Return the critic's feedback on the last question of this evolution, if it was rejected."""
-        last = state.history[-1] if state.history else None
-        rejected = last is not None and last.kind == self.kind.name and not last.accepted
-        return {"feedback": last.feedback} if last and rejected and last.feedback else {}
 
     def _add_passages(self, state: Candidate) -> Operation[Candidate]:
         """Add one or two passages that share an entity with the drawn one, or else the nearest one by embeddings.
@@ -300,7 +290,7 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
     return QuestionEvolver.of(
         kind.prompt or "evolve_reasoning",
         writer,
-        kind.own_prompt,
+        None if kind.prompt else Prompt(instruction=kind.instruction),
         name=f"evolve_{kind.name}",
         kind=kind,
         docstore=docstore,

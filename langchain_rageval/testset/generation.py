@@ -185,15 +185,13 @@ class Generation:
         if self._owns_journal and self.journal is not None:
             self.journal.close()
 
-    def vectors(self, questions: Sequence[str], *, passages: bool = False) -> Operation[dict[str, Any]]:
-        """Embed questions in one batch; with `passages=True`, first embed the passages that are not embedded yet.
+    def vectors(self, questions: Sequence[str]) -> Operation[dict[str, Any]]:
+        """Embed questions in one batch.
 
         Returns:
             Mapping from each question to its unit vector; to None if its vector is zero or not finite. All values are
-            None if the generator has `dedupe=None`. The vectors of passages are kept in `store`.
+            None if the generator has `dedupe=None`.
         """
-        if passages:
-            yield from embed_passages(self.store)
         if self.settings.dedupe is None or not questions:
             return dict.fromkeys(questions)
         vectors = yield Embed(self.settings.embeddings, questions)
@@ -201,27 +199,17 @@ class Generation:
         units = [v / n if isfinite(n) and n > 0 else None for v, n in zip(vectors, lengths, strict=True)]
         return dict(zip(questions, units, strict=True))
 
-    @property
-    def adds_similar(self) -> bool:
-        """True if all passages must be embedded, for evolutions that need similar passages or a search of the corpus.
-
-        This is so if an evolution writes unanswerable questions and `store` has embeddings, or if an evolution adds
-        passages and no two passages share a rare word.
-        """
-        branches = {row.evolution for row in self.scheduler.rows}
-        searched = self.store.embeddings is not None and any(map(is_searched, branches))
-        return searched or (any(map(adds_passage, branches)) and not self._bridged)
-
-    @property
-    def present_questions(self) -> list[str]:
-        """Questions of the existing rows, which `start` adds to the accepted questions."""
-        return [row.standalone_question for row in self.present]
-
-    def start(self, vectors: Mapping[str, Any]) -> None:
+    def start(self) -> Operation[None]:
         """Add the questions of the existing rows to the accepted questions, which new questions must not repeat.
 
-        `vectors` maps each of `present_questions` to its unit vector or None.
+        First, all passages are embedded if an evolution writes unanswerable questions and `store` has embeddings, or if
+        an evolution adds passages and no two passages share a rare word.
         """
+        branches = {row.evolution for row in self.scheduler.rows}
+        is_corpus_searched = self.store.embeddings is not None and any(map(is_searched, branches))
+        if is_corpus_searched or (any(map(adds_passage, branches)) and not self._bridged):
+            yield from embed_passages(self.store)
+        vectors = yield from self.vectors([row.standalone_question for row in self.present])
         for row in self.present:
             self._accepted.add(row, vectors[row.standalone_question])
 
@@ -257,16 +245,11 @@ class Generation:
         run = self.run.for_sample()
         return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
 
-    def questions_of(self, attempts: Mapping[int, Candidate]) -> list[str]:
-        """Return the questions of the attempts that no step rejected; `accept` needs their vectors."""
-        return [one.standalone_question for one in attempts.values() if not one.rejected and one.question.strip()]
-
-    def accept(self, attempts: Mapping[int, Candidate], vectors: Mapping[str, Any]) -> list[TestsetRow]:
+    def accept(self, attempts: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
         """Record the candidates of a round; reject those with blank or duplicate questions that no step has rejected.
 
         Args:
             attempts: mapping from row numbers to the candidates after all steps, in the order of the rows.
-            vectors: mapping from each question that `questions_of` returns for these attempts to its vector.
 
         Returns:
             The rows of the accepted candidates.
@@ -279,7 +262,9 @@ class Generation:
                 tree_id = f"tree-{short_digest(json.dumps([one.question, one.passages[0].id]))}"
                 results[number] = one.replace(tree_id=tree_id)
         new = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
-        repeated = self._accepted.add_new(list(new.values()), [vectors[c.standalone_question] for c in new.values()])
+        questions = [candidate.standalone_question for candidate in new.values()]
+        vectors = yield from self.vectors(questions)
+        repeated = self._accepted.add_new(list(new.values()), [vectors[question] for question in questions])
         for number, other in zip(new, repeated, strict=True):
             results[number] = reject_duplicate(new[number], other) if other else new[number]
         for number, outcome in results.items():

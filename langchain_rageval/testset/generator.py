@@ -303,19 +303,19 @@ class TestsetGenerator(GeneratorSettings):
             SampleError: if an item cannot be read as a sample.
         """
         adoption = self._new_adoption(questions, documents, redact)
-        generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)
+        generation = adoption.generation
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
-            candidates = adoption.candidates(drive(vectors, generation.embed_run, {}))
-            generation.settle(adoption.attempts(candidates), adoption.results.append, progress)
+            attempts = drive(adoption.attempts(), generation.embed_run, {})
+            generation.settle(attempts, adoption.results.append, progress)
         return self._adopted(adoption)
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Like `adopt`, with the same arguments and errors, but calls the models' async methods on the event loop."""
         adoption = self._new_adoption(questions, documents, redact)
-        generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)
+        generation = adoption.generation
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
-            candidates = adoption.candidates(await adrive(vectors, generation.embed_run, {}))
-            await generation.asettle(adoption.attempts(candidates), adoption.results.append, progress)
+            attempts = await adrive(adoption.attempts(), generation.embed_run, {})
+            await generation.asettle(attempts, adoption.results.append, progress)
         return self._adopted(adoption)
 
     def refresh(self, testset: Testset, documents: Any) -> Testset:
@@ -447,32 +447,30 @@ class TestsetGenerator(GeneratorSettings):
         for step in (*self.steps.values(), *self.distribution):
             check_sync(step)
         with self._show_rows(generation) as progress, generation:
-            run, present = generation.embed_run, generation.present_questions
-            generation.start(drive(generation.vectors(present, passages=generation.adds_similar), run, config))
+            drive(generation.start(), generation.embed_run, config)
             while starts := generation.next_round():
                 finished: dict[int, Candidate] = {}
                 with closing(generation.results(generation.attempts(starts, config))) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
-                            vectors = drive(generation.vectors(generation.questions_of(finished)), run, config)
-                            yield from _count_rows(generation.accept(finished, vectors), progress)
+                            accepted = drive(generation.accept(finished), generation.embed_run, config)
+                            yield from _count_rows(accepted, progress)
                             finished.clear()
 
     async def _arows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
         with self._show_rows(generation) as progress, generation:
-            run, present = generation.embed_run, generation.present_questions
-            generation.start(await adrive(generation.vectors(present, passages=generation.adds_similar), run, config))
+            await adrive(generation.start(), generation.embed_run, config)
             while starts := generation.next_round():
                 numbers, finished = iter(starts), dict[int, Candidate]()
                 async with aclosing(generation.aresults(generation.attempts(starts, config))) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
-                            vectors = await adrive(generation.vectors(generation.questions_of(finished)), run, config)
-                            for row in _count_rows(generation.accept(finished, vectors), progress):
+                            accepted = await adrive(generation.accept(finished), generation.embed_run, config)
+                            for row in _count_rows(accepted, progress):
                                 yield row
                             finished.clear()
 

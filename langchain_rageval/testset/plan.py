@@ -269,7 +269,6 @@ class _Costs:
     def __post_init__(self) -> None:
         """Measure the passages."""
         self._passage = fmean(map(tokens_in, self.texts))
-        self._prompts: dict[tuple[str, int], int] = {}
         self._sums: dict[str, defaultdict[str, float]] = {}
         self._without_money: set[str] = set()
 
@@ -278,7 +277,10 @@ class _Costs:
         name = step.get_name()
         for call in _known_calls(step, branch, self.bridged, self.found):
             shown = 0 if call.step.get_name() in _WITHOUT_PASSAGES else call.passages
-            prompt, sums = self._tokens_of_prompt(call.step), self._sums.setdefault(name, defaultdict(float))
+            question = call.step.build_question({"question": _QUESTION}, None, language_from=self.texts[0])
+            messages = lay_out(question.request, "contexts_first", with_schema=True)  # without passages
+            prompt = tokens_in(*(message.text for message in messages))
+            sums = self._sums.setdefault(name, defaultdict(float))
             grows = shown and call.step.get_name() not in _DRAWN_PASSAGE
             most_shown = shown + self.neighbours if grows else shown
             for key, count, passages in (("", times * call.expected, shown), ("most_", most * call.most, most_shown)):
@@ -296,16 +298,6 @@ class _Costs:
             read, most_tokens = round(sums["input_tokens"]), ceil(sums["most_tokens"])
             money = (None, None) if name in self._without_money else (sums["money"], sums["most_money"])
             yield PlannedStep(name, calls, read, calls * _REPLY, 0, most_calls, most_tokens, *money)
-
-    def _tokens_of_prompt(self, step: JudgeStep) -> int:
-        """Return the tokens of a request without passages: instruction, examples, schema and question."""
-        key = (step.get_name(), id(step.prompt))
-        if key not in self._prompts:
-            question = step.build_question({"question": _QUESTION}, None, language_from=self.texts[0])
-            self._prompts[key] = tokens_in(
-                *(message.text for message in lay_out(question.request, "contexts_first", with_schema=True))
-            )
-        return self._prompts[key]
 
     def _price(self, step: JudgeStep, read: float) -> float | None:
         if self.prices is None:

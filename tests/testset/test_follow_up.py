@@ -1,6 +1,5 @@
 """Follow-ups: questions that need the turns before them."""
 
-import json
 import re
 
 import pytest
@@ -8,7 +7,7 @@ from helpers.scripted import scripted
 from helpers.writers import Writer, documents, generator, passage
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_rageval import ConfigError, Sample, Testset, Turn
+from langchain_rageval import ConfigError, Turn
 from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
 from langchain_rageval.testset import (
     Candidate,
@@ -117,7 +116,7 @@ def test_passages_and_answer_are_found_for_the_standalone_question():
     assert [step.inputs[0]["question"] for step in (critic, writer)] == [ALONE, ALONE]
 
 
-def test_the_row_and_its_sample_have_the_turns(tmp_path):
+def test_the_row_and_its_sample_have_the_turns():
     writer = Writer()
     testset = generator(writer, {"follow_up": 1}, size=2, seed=3).generate(documents(9))
     assert writer.total == 18
@@ -128,8 +127,7 @@ def test_the_row_and_its_sample_have_the_turns(tmp_path):
         assert row.metadata["standalone_question"] == row.history[1].question != row.question
         assert row.to_sample().history == row.chat_history
         assert row.chat_history[0].text in row._repr_html_()
-    testset.to_jsonl(tmp_path / "set.jsonl")
-    assert Testset.load(tmp_path / "set.jsonl").rows == testset.rows
+        assert row.standalone_question == row.metadata["standalone_question"]
 
 
 def test_equal_last_questions_of_different_conversations_are_no_duplicates():
@@ -171,13 +169,3 @@ def test_a_chain_gets_the_turns_of_the_question():
         len(sample.history) // 2
     )
     assert [message.content for message in given["chat_history"]] == [turn.text for turn in sample.history]
-
-
-def test_a_row_of_the_file_is_read_as_a_sample_with_its_conversation(tmp_path):
-    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
-    testset.to_jsonl(tmp_path / "set.jsonl")
-    _header, *lines = (tmp_path / "set.jsonl").read_text(encoding="utf-8").splitlines()
-    samples = [Sample.parse(json.loads(line)) for line in lines]
-    assert [sample.history for sample in samples] == [row.chat_history for row in testset]
-    assert sorted(len(sample.history) > 0 for sample in samples) == [False, True]
-    assert [row.standalone_question for row in testset] == [row.history[1].question for row in testset]

@@ -11,19 +11,10 @@ from helpers.each import each
 from helpers.stored import assert_stored, plain
 from helpers.texts import corpus
 from helpers.writers import Killed, Ring, Writer, documents, dying, generator, offline, rejecting
-from langchain_core.documents import Document
 
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
-from langchain_rageval.testset import (
-    TestsetGenerator,
-    conditional,
-    conversational,
-    multi_context,
-    reasoning,
-    simple,
-    unanswerable,
-)
+from langchain_rageval.testset import TestsetGenerator, conditional, reasoning, simple, unanswerable
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
@@ -42,25 +33,6 @@ def made(request):
 
 
 # Counts and calls
-
-
-@pytest.mark.parametrize(
-    ("branch", "calls"),
-    [
-        (simple, 7),
-        (reasoning, 11),
-        (conditional, 11),
-        (multi_context, 11),
-        (reasoning | conditional, 15),
-        (conversational, 9),
-    ],
-)
-async def test_a_simple_row_takes_seven_calls_and_an_evolution_four_more_at_most(made, branch, calls):
-    writer = Writer()
-    testset = await made(generator(writer, {branch: 1}), documents(9), size=3)
-    assert (testset.counts, testset.complete) == ({branch.name: 3}, True)
-    assert testset.yields == {"attempts": 3, "rejected": {}}
-    assert writer.total == 3 * calls
 
 
 async def test_an_unanswerable_row_has_no_reference_in_its_sample(made):
@@ -380,12 +352,6 @@ def test_what_cannot_be_meant_is_refused_before_a_call(options, told):
     given = {"embeddings": Ring(), **options}
     with pytest.raises(ConfigError, match=told):
         TestsetGenerator(Writer().model, **given)
-
-
-@pytest.mark.parametrize("nothing", [[], [Document(" ")]])
-def test_documents_without_text_are_refused(nothing):
-    with pytest.raises(ConfigError):
-        generator(Writer()).generate(nothing)
 
 
 # Real documents

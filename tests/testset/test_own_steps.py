@@ -40,7 +40,15 @@ from langchain_rageval import (
 )
 from langchain_rageval.errors import EmptyTestsetError
 from langchain_rageval.steps import Question
-from langchain_rageval.testset import Docstore, conditional, multi_context, question_filter, reasoning, simple
+from langchain_rageval.testset import (
+    Docstore,
+    conditional,
+    conversational,
+    multi_context,
+    question_filter,
+    reasoning,
+    simple,
+)
 from langchain_rageval.testset.generator_steps import STEP_NAMES
 from langchain_rageval.testset.user_step import user_step
 
@@ -93,6 +101,9 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
     ("branch", "path", "calls"),
     [
         (reasoning, "reasoning", 11),
+        (conditional, "conditional", 11),
+        (multi_context, "multi_context", 11),
+        (conversational, "conversational", 9),
         (reasoning | conditional, "reasoning+conditional", 15),
         (reasoning | RunnableLambda(louder), "reasoning+louder", 11),
         (RunnableLambda(louder) | reasoning, "louder+reasoning", 11),
@@ -109,7 +120,8 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
 async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, calls):
     writer = Writer()
     testset = generator(writer, [(1, branch)]).generate(documents(9), size=2)
-    assert testset.counts == {path: 2}
+    assert (testset.counts, testset.complete) == ({path: 2}, True)
+    assert testset.yields == {"attempts": 2, "rejected": {}}
     assert writer.total == 2 * calls
     assert (await generator(writer, [(1, branch)]).agenerate(documents(9), size=2)).rows == testset.rows
 

@@ -123,10 +123,12 @@ def test_a_plan_is_shown_as_text_and_as_a_table():
 
 
 def test_documents_without_text_and_impossible_sizes_are_refused():
-    with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
-        generator(Writer(), DEFAULT).plan([""])
+    given = generator(Writer(), DEFAULT)
+    for call, nothing in ((given.plan, [""]), (given.generate, []), (given.generate, [Document(" ")])):
+        with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
+            call(nothing)
     with pytest.raises(ConfigError, match=r"^size must be a whole number of at least 1, got 0$"):
-        generator(Writer(), DEFAULT).plan(documents(2), 0)
+        given.plan(documents(2), 0)
 
 
 def test_a_plan_keeps_to_the_focus():

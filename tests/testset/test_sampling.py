@@ -55,18 +55,22 @@ def test_the_seed_decides_the_order_and_nothing_else():
     assert Counter(one) == Counter(other)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers())
-def test_every_beginning_of_the_order_holds_each_source_in_proportion(sizes, seed):
-    documents = [Document(f"{s} {n}", metadata={"source": str(s)}) for s, size in enumerate(sizes) for n in range(size)]
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(), st.sampled_from(["source", "topic"]))
+def test_every_beginning_of_the_order_holds_each_source_or_topic_in_proportion(sizes, seed, name):
+    documents = [
+        Document(f"{s} {n}", metadata={"source": f"{s} {n}", name: str(s)})
+        for s, size in enumerate(sizes)
+        for n in range(size)
+    ]
     store = Docstore(documents, splitter=False)
-    order = draw_order(store.passages, seed)
+    order = draw_order(store.passages, seed, name)
     assert sorted(texts(order)) == sorted(texts(store.passages))
     seen = Counter()
     for place, passage in enumerate(order, start=1):
-        seen[passage.source] += 1
-        for source, size in enumerate(sizes):
+        seen[passage.metadata[name]] += 1
+        for stratum, size in enumerate(sizes):
             share = size / len(order)
-            assert abs(seen[str(source)] - place * share) < 1 + len(sizes) * share
+            assert abs(seen[str(stratum)] - place * share) < 1 + len(sizes) * share
 
 
 def test_the_order_depends_on_the_seed_and_not_on_the_order_of_the_documents():
@@ -156,16 +160,3 @@ def test_passages_added_to_a_question_may_come_from_outside_of_the_focus():
     writer = Writer(Entities=lambda *_: {"entities": ["Мюнхен"]})
     (row,) = generator(writer, {"multi_context": 1}, focus="река.txt").generate(docs, size=1)
     assert [source for source, _, _ in row.spans] == ["река.txt", "город.txt"]
-
-
-def test_each_prefix_of_the_order_holds_its_share_of_every_topic():
-    docs = [
-        Document(f"Запись {n}.", metadata={"source": f"{n}.txt", "topic": "редкая" if n % 4 == 0 else "частая"})
-        for n in range(40)
-    ]
-    passages = Docstore(docs, splitter=False).passages
-    for seed in range(5):
-        order = draw_order(passages, seed, "topic")
-        for length in (8, 20, 40):
-            rare = sum(passage.metadata["topic"] == "редкая" for passage in order[:length])
-            assert abs(rare - length / 4) <= 1

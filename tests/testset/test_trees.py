@@ -8,7 +8,7 @@ from helpers import writers
 from helpers.writers import TOPICS, Killed, Ring, Writer, documents, dying, rejecting
 
 from langchain_rageval import ConfigError, load_samples
-from langchain_rageval.testset import evolution
+from langchain_rageval.testset import Testset, evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
 
@@ -120,9 +120,13 @@ async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_pat
 
 @pytest.mark.parametrize("tree", [True, False])
 def test_the_file_read_as_samples_gives_the_samples_of_the_test_set(tree, tmp_path):
-    testset = generator(Writer(), tree=tree).generate(documents(20), size=4)
+    testset = generator(Writer(), {**TREE, "follow_up": 1}, tree=tree).generate(documents(20), size=4)
     testset.to_jsonl(tmp_path / "t.jsonl")
-    assert list(load_samples(tmp_path / "t.jsonl")) == testset.to_samples()
+    assert Testset.load(tmp_path / "t.jsonl").rows == testset.rows
+    samples = list(load_samples(tmp_path / "t.jsonl"))
+    assert samples == testset.to_samples()
+    assert [sample.history for sample in samples] == [row.chat_history for row in testset]
+    assert [len(sample.history) > 0 for sample in samples] == [row.evolution == "follow_up" for row in testset]
 
 
 @pytest.mark.parametrize(
