@@ -134,9 +134,8 @@ def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
         settings.update(action="append", default=[])
     if "type" in entry:
         settings["type"] = _TYPES[entry["type"]]
-    for several in {"metavar", "choices"} & entry.keys():
-        if isinstance(entry[several], list):
-            settings[several] = tuple(entry[several])
+    if isinstance(entry.get("metavar"), list):
+        settings["metavar"] = tuple(entry["metavar"])
     return settings
 
 

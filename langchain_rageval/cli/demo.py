@@ -56,7 +56,7 @@ def run_demo(options: argparse.Namespace) -> int:
     if options.open:
         check_writable("--open", PAGE, "")
     names = parse_metric_names(METRICS)
-    metrics = build_metrics(options, names, optional=names)
+    metrics = build_metrics(options, names, names)
     report = evaluate(
         samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout, progress=not options.quiet
     )

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import isfinite, nan
 from pathlib import Path
 from textwrap import shorten
@@ -15,6 +16,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.cli.selection import (
+    GRADERS,
     build_named_metrics,
     check_gradable,
     names_of_presets,
@@ -51,7 +53,7 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
     names = parse_metric_names(options.metrics)
     gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
     optional = names_of_presets(options.metrics) - gated
-    return build_metrics(options, names, optional=optional, grader=_grader(options), gain=options.gain)
+    return build_metrics(options, names, optional)
 
 
 def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
@@ -118,26 +120,16 @@ def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
-def build_metrics(
-    options: argparse.Namespace,
-    names: Sequence[str],
-    *,
-    optional: Collection[str] = (),
-    grader: str = "ids",
-    gain: str = "exp2",
-) -> list[Metric]:
-    """Build metrics by name, with the judge and the embeddings that the options describe.
+def build_metrics(options: argparse.Namespace, names: Sequence[str], optional: Collection[str]) -> list[Metric]:
+    """Build metrics by name, with the judge, the embeddings and the grader that the options describe.
 
     An optional metric whose package or embeddings are missing is left out with a warning.
 
     Args:
-        options: parsed options; only those for the judge and the embeddings are used.
+        options: parsed options. Those for the grader (source of the relevance of each retrieved chunk) are used only if
+            a ranking metric, such as `ndcg@5`, is named.
         names: metric names, as returned by `parse_metric_names`.
         optional: names among `names` that the user selected only by a preset (group of metrics such as "core").
-        grader: source of the grades (relevance of each retrieved chunk) that ranking metrics such as `ndcg@5` read:
-            "ids" or "spans" (ids or texts of the relevant chunks), "labels" (human grades), "llm" (the judge) or
-            "embedding" (cosine with the question).
-        gain: gain of NDCG, "exp2" or "linear".
 
     Raises:
         ConfigError: if a metric needs embeddings and the options name none, or a model cannot be loaded.
@@ -151,8 +143,15 @@ def build_metrics(
             )
         return found
 
-    judge = build_judge(options)
-    return build_named_metrics(names, judge, embeddings, optional=optional, grader=grader, gain=gain)
+    judge, load = build_judge(options), cache(embeddings)
+    arguments: Mapping[str, Callable[[], Any]] = {
+        "judge": lambda: judge,
+        "embeddings": load,
+        "model": load,
+        "grader": cache(lambda: GRADERS[_grader(options)](judge, load)),
+        "gain": lambda: options.gain,
+    }
+    return build_named_metrics(names, arguments, optional)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from langchain_rageval.report.files import Decision, is_report, judge_names
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import Summary
+from langchain_rageval.report.tables import number_text
 from langchain_rageval.report.trend import trend
 from langchain_rageval.report.trend_page import Trend
 from langchain_rageval.statistics.paired import pairs_to_show
@@ -200,31 +201,6 @@ def _show_trend(found: Trend, page: str | None) -> None:
     show_path("Trend", page, out)
 
 
-@dataclass(frozen=True)
-class StoredRun:
-    """Summary of a report that is stored in a folder.
-
-    Attributes:
-        name: path of the file in the folder, without `.jsonl`.
-        finished: time when the run ended, UTC, ISO 8601; "" if unknown.
-        samples: number of samples.
-        complete: False if the run was interrupted.
-        judges: names of the judges.
-        means: mean of each metric; None if the metric scored no sample.
-        gate: worst verdict of the thresholds: "failed", "undecided" or "passed". Without thresholds, the worst verdict
-            on a metric by the option `until=` of the run (a rule that ends a run early): "failed", "worse", "undecided"
-            or "passed". "" if the run has none of these verdicts.
-    """
-
-    name: str
-    finished: str
-    samples: int
-    complete: bool
-    judges: list[str]
-    means: dict[str, float | None]
-    gate: str
-
-
 def run_runs(options: argparse.Namespace) -> int:
     """Show the stored reports of a folder, the latest first.
 
@@ -239,31 +215,32 @@ def run_runs(options: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name the folder with the reports")
     runs, damaged = _stored_runs(folder, thresholds)
-    found = sorted(runs, key=lambda one: (one.finished, one.name), reverse=True)
+    found = sorted(runs, key=lambda one: (one["finished"], one["name"]), reverse=True)
     if damaged and not found:
         raise ConfigError("; ".join(damaged))
     for problem in damaged:
         write_message(f"left out: {problem}")
     if not found:
         raise ConfigError(f"{folder} has no reports; `rageval evaluate --out {folder}/NAME.jsonl` writes one")
-    metrics = list(dict.fromkeys(name for one in found for name in one.means))
+    metrics = list(dict.fromkeys(name for one in found for name in one["means"]))
     if unknown := [name for name in thresholds if name not in metrics]:
         raise ConfigError(
             f"--fail-under {unknown[0]}: no run has this metric; the runs have {list_choices(unknown[0], metrics)}"
         )
-    show_or_write(options, lambda: {"runs": [asdict(one) for one in found]}, lambda: _show_runs(found))
+    show_or_write(options, lambda: {"runs": found}, lambda: _show_runs(found, metrics))
     if thresholds and damaged:
         raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")
-    if thresholds and found[0].gate != "passed":
+    latest = found[0]
+    if thresholds and latest["gate"] != "passed":
         raise BelowThreshold(
-            f"the latest run, {found[0].name}, does not pass {' '.join(options.fail_under)}: {found[0].gate}"
+            f"the latest run, {latest['name']}, does not pass {' '.join(options.fail_under)}: {latest['gate']}"
         )
     return 0
 
 
-def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[StoredRun], list[str]]:
+def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the reports in a folder and its subfolders, and what is wrong with those that cannot be read."""
-    found: list[StoredRun] = []
+    found: list[dict[str, Any]] = []
     damaged: list[str] = []
     for path in sorted(folder.rglob("*.jsonl")):
         if not is_report(path):
@@ -275,19 +252,25 @@ def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[St
     return found, damaged
 
 
-def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> StoredRun:
-    return StoredRun(
-        name=path.with_suffix("").as_posix(),
-        finished=report.finished,
-        samples=len(report),
-        complete=report.complete,
-        judges=judge_names(report),
-        means={name: metric.mean for name, metric in report.summary().items()},
-        gate=_gate(report, thresholds),
-    )
+def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> dict[str, Any]:
+    """Return the summary of a stored report; `path` is its path in the folder."""
+    return {
+        "name": path.with_suffix("").as_posix(),
+        "finished": report.finished,
+        "samples": len(report),
+        "complete": report.complete,
+        "judges": judge_names(report),
+        "means": {name: metric.mean for name, metric in report.summary().items()},
+        "gate": _gate(report, thresholds),
+    }
 
 
 def _gate(report: Report, thresholds: Mapping[str, float]) -> str:
+    """Return the worst verdict of the thresholds; without thresholds, the worst decision of a run that ended early.
+
+    Returns:
+        "failed", "worse" (only of a decision), "undecided" or "passed"; "" if there is no verdict.
+    """
     try:
         decided: Iterable[Gate | Decision] = report.gates(thresholds) if thresholds else report.decisions.values()
     except ConfigError:  # the run has no such metric
@@ -304,17 +287,14 @@ def _path_of_run(name: str, folder: str | None) -> str:
     return str(path if path.suffix == ".jsonl" else path.with_name(f"{path.name}.jsonl"))
 
 
-def _show_runs(found: list[StoredRun]) -> None:
-    gate = ("gate",) if any(one.gate for one in found) else ()
-    metrics = list(dict.fromkeys(name for one in found for name in one.means))
+def _show_runs(found: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> None:
+    gate = ("gate",) if any(one["gate"] for one in found) else ()
     rows = []
     for one in found:
-        means = ["–" if (mean := one.means.get(name)) is None else f"{mean:.3f}" for name in metrics]
-        when = one.finished[:16].replace("T", " ") or "–"
-        samples = f"{one.samples}" + ("" if one.complete else " (interrupted)")
-        rows.append(
-            [one.name, when, ", ".join(one.judges) or "–", samples, *([one.gate or "–"] if gate else []), *means]
-        )
+        when, judges = one["finished"][:16].replace("T", " ") or "–", ", ".join(one["judges"]) or "–"
+        samples = f"{one['samples']}" + ("" if one["complete"] else " (interrupted)")
+        means = (number_text(one["means"].get(name)) for name in metrics)
+        rows.append([one["name"], when, judges, samples, *(one[name] or "–" for name in gate), *means])
     texts = ("run", "finished", "judge")
     title = "Runs, the latest first"
     console().print(table_of((*texts, "samples", *gate, *metrics), rows, title=title, left=texts))

@@ -10,7 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache
+from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -43,7 +43,7 @@ from langchain_rageval.models.offline_judge import OfflineJudge
 
 ALL = "all"
 """Name of the preset of all metrics except ranking metrics."""
-_GRADERS: Mapping[str, Callable[[Judge, Callable[[], Embeddings]], Grader]] = {
+GRADERS: Mapping[str, Callable[[Judge, Callable[[], Embeddings]], Grader]] = {
     "ids": lambda _judge, _embeddings: id_grader(),
     "labels": lambda _judge, _embeddings: label_grader(),
     "llm": lambda judge, _embeddings: llm_grader(judge),
@@ -127,34 +127,17 @@ def names_of_presets(text: str) -> set[str]:
 
 
 def build_named_metrics(
-    names: Sequence[str],
-    judge: Judge,
-    embeddings: Callable[[], Embeddings],
-    *,
-    optional: Collection[str] = (),
-    grader: str = "ids",
-    gain: str = "exp2",
+    names: Sequence[str], arguments: Mapping[str, Callable[[], Any]], optional: Collection[str]
 ) -> list[Metric]:
     """Build metrics by name.
 
     Args:
         names: metric names, as returned by `parse_metric_names`.
-        judge: judge for all metrics that need a judge.
-        embeddings: function that loads the embeddings. It is called at most once, when the first metric needs them.
+        arguments: functions that return the arguments of the builders of metrics, by parameter name: "judge",
+            "embeddings" (also as "model"), "grader" and "gain".
         optional: names of metrics that only presets select. Samples that lack a field are unscored, and a metric whose
             package or embeddings are missing is left out with a warning.
-        grader: source of the grades (relevance of each retrieved chunk) that ranking metrics such as `ndcg@5` read:
-            "ids" or "spans" (ids or texts of the relevant chunks), "labels" (human grades), "llm" (the judge) or
-            "embedding" (cosine with the question).
-        gain: gain of NDCG, "exp2" or "linear".
     """
-    arguments: Mapping[str, Callable[[], Any]] = {
-        "judge": lambda: judge,
-        "embeddings": (load := cache(embeddings)),
-        "model": load,
-        "grader": cache(lambda: _GRADERS[grader](judge, load)),
-        "gain": lambda: gain,
-    }
     metrics: list[Metric] = []
     left_out: dict[str, list[str]] = {}
     for name in names:
@@ -167,7 +150,7 @@ def build_named_metrics(
         else:
             metrics += [metric.optional() for metric in built] if name in optional else built
     for reason, without in left_out.items():
-        _warn_left_out(", ".join(without), reason)
+        write_message(f"{', '.join(without)} left out: {reason}")
     return metrics
 
 
@@ -202,7 +185,7 @@ def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> lis
             reason = f"no sample has {', '.join(sorted(of_all))}; --fields maps other names"
             left_out.setdefault((shared_steps_key(metric) or metric.name, reason), []).append(metric.name)
     for (_, reason), names in left_out.items():
-        _warn_left_out(", ".join(names), reason)
+        write_message(f"{', '.join(names)} left out: {reason}")
     if not selected:
         raise ConfigError("no metric can score these samples; add answer, contexts or references, or map --fields")
     return selected
@@ -223,41 +206,33 @@ def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader:
                 try:
                     metric.read(sample)
                 except SampleError as error:
-                    others = " or ".join(f"--grader {other}" for other in _GRADERS if other != grader)
+                    others = " or ".join(f"--grader {other}" for other in GRADERS if other != grader)
                     raise SampleError(f"{error}; or use {others}", error.field) from None
 
 
-def _warn_left_out(name: str, reason: str) -> None:
-    write_message(f"{name} left out: {reason}")
-
-
 def _build(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Metric | Suite:
+    kind, _, cutoff = name.partition("@")
+    builder: Callable[..., Metric | Suite]
     if name in ASPECTS:
-        return _builder("aspect_critique")(arguments["judge"](), name)
-    if _is_ranking(name):
-        kind, _, cutoff = name.partition("@")
-        builder = getattr(import_module(RANKINGS[kind]), f"{kind}_at")
-        options = {"grader", "gain"} & {*signature(builder).parameters}
-        metric: Metric = builder(int(cutoff), name=name, **{option: arguments[option]() for option in options})
-        return metric
-    if name not in BUILDERS:
+        builder = partial(_imported(BUILDERS, "aspect_critique"), aspect=name)
+    elif _is_ranking(name):
+        builder = partial(_imported(RANKINGS, kind, "_at"), int(cutoff), name=name)
+    elif name in BUILDERS:
+        builder = _imported(BUILDERS, name)
+    else:
         own: Metric | Suite = build_own_metric(name, {option: arguments[option] for option in ("judge", "embeddings")})
         return own
-    return _builder(name)(**{option: arguments[option]() for option in arguments.keys() & _parameters(name)})
+    return builder(**{option: arguments[option]() for option in arguments.keys() & signature(builder).parameters})
+
+
+def _imported(modules: Mapping[str, str], name: str, ending: str = "") -> Callable[..., Metric | Suite]:
+    builder: Callable[..., Metric | Suite] = getattr(import_module(modules[name]), f"{name}{ending}")
+    return builder
 
 
 def _is_ranking(name: str) -> bool:
     kind, _, cutoff = name.partition("@")
     return kind in RANKINGS and cutoff.isascii() and cutoff.isdigit() and int(cutoff) > 0
-
-
-def _parameters(name: str) -> set[str]:
-    return {*signature(_builder(name)).parameters}
-
-
-def _builder(name: str) -> Callable[..., Metric | Suite]:
-    builder: Callable[..., Metric | Suite] = getattr(import_module(BUILDERS[name]), name)
-    return builder
 
 
 def registered_metrics() -> dict[str, EntryPoint]:

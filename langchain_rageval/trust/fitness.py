@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import get_args
 
@@ -60,36 +60,11 @@ _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)
 
 
-@dataclass(frozen=True)
-class FitnessThresholds:
-    """Thresholds for the lower end of the 95% interval of a share, such as the share of right verdicts.
-
-    Attributes:
-        name: name of the share in the reasons for a verdict, such as "right verdicts".
-        fit: smallest lower end at which the judge is "fit".
-        care: smallest lower end at which the judge is "fit with care". With a smaller one, the judge is "unfit" only
-            if the upper end of the interval is below `care`, too; otherwise the verdict remains open.
-    """
-
-    name: str
-    fit: float
-    care: float
-
-
 # If a share p of verdicts is right and errors go both ways, a metric that counts verdicts moves by 2p - 1 of the true
 # difference: .6 at 80%; .4 at 70%, where detecting a difference between two systems takes more than six times as many
-# samples. The same holds for verdicts that depend on chance, order or padding.
-RIGHT = FitnessThresholds("right verdicts", 0.8, 0.7)
-REPEATABLE = FitnessThresholds("verdicts unchanged when asked again", 0.8, 0.7)
-ORDER_FREE = FitnessThresholds("verdicts unchanged in reverse order", 0.8, 0.7)
-LENGTH_FREE = FitnessThresholds("verdicts unchanged by an irrelevant sentence", 0.8, 0.7)
-# A question without an answer has no score; if more than a fifth are missing, the rest is not a fair sample.
-ANSWERED = FitnessThresholds("questions answered", 0.8, 0.7)
-# Citations justify a verdict; more sentences may do so than the label names.
-CITATION_PRECISION = FitnessThresholds("relevant citations", 0.7, 0.5)
-CITATION_RECALL = FitnessThresholds("right verdicts with a relevant citation", 0.7, 0.5)
-# A repeated request only costs another call.
-VALID_AT_ONCE = FitnessThresholds("replies valid at once", 0.8, 0.0)
+# samples. The same holds for verdicts that depend on chance, order or padding. A question without an answer has no
+# score; if more than a fifth are missing, the rest is not a fair sample.
+_FIT, _CARE = 0.8, 0.7
 
 
 def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
@@ -98,20 +73,19 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
     The reasons are one text for each statistic whose verdict is not "fit", the worst verdict first. If all are "fit",
     the only reason is the share of right verdicts.
     """
-    citations, found = step.citations, list[tuple[Fitness, str]]()
-    for thresholds, share in (
-        (RIGHT, step.plain if step.plain.of else step.right),
-        (ANSWERED, step.answered),
-        (REPEATABLE, step.flips.complement),
-        (ORDER_FREE, step.order_bias.complement),
-        (LENGTH_FREE, step.length_bias.complement),
-        (VALID_AT_ONCE, step.valid),
-    ):
-        found += _assess(thresholds, share)
-    found += _assess_lead(step.lead, step.verdicts, step.hard if step.hard.of else step.right)
-    if citations:
-        found += _assess(CITATION_PRECISION, citations.precision, _first_chunk_bias(citations))
-        found += _assess(CITATION_RECALL, citations.recall)
+    citations = step.citations
+    found = [
+        *_assess("right verdicts", step.plain if step.plain.of else step.right),
+        *_assess("questions answered", step.answered),
+        *_assess("verdicts unchanged when asked again", step.flips.complement),
+        *_assess("verdicts unchanged in reverse order", step.order_bias.complement),
+        *_assess("verdicts unchanged by an irrelevant sentence", step.length_bias.complement),
+        *_assess("replies valid at once", step.valid, care=0.0),  # a repeated request only costs another call
+        *_assess_lead(step.lead, step.verdicts, step.hard if step.hard.of else step.right),
+    ]
+    if citations:  # they justify a verdict; more sentences may do so than the label names
+        found += _assess("relevant citations", citations.precision, 0.7, 0.5, _first_chunk_bias(citations))
+        found += _assess("right verdicts with a relevant citation", citations.recall, 0.7, 0.5)
     questions = step.answered.of + step.lost
     if step.lost > _MOST_LOST * questions:
         found.append(("cannot tell", f"{step.lost} of {questions} questions failed in transport: {step.error}"))
@@ -119,7 +93,7 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
         found.append(("cannot tell", "no verdict was obtained"))
     found.sort(key=lambda pair: _ORDER.index(pair[0]))
     reasons = [reason for level, reason in found if level != "fit"]
-    return found[0][0], reasons or [f"{RIGHT.name} {step.right}"]
+    return found[0][0], reasons or [f"right verdicts {step.right}"]
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
@@ -135,17 +109,28 @@ def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: st
     return worst, " ".join(f"{step}: {'; '.join(reasons)}." for step, (_, reasons) in ordered)
 
 
-def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") -> Iterator[tuple[Fitness, str]]:
-    """Yield the verdict on a proportion with its reason; nothing if the proportion has no value."""
+def _assess(
+    name: str, share: Proportion, fit: float = _FIT, care: float = _CARE, detail: str = ""
+) -> Iterator[tuple[Fitness, str]]:
+    """Yield the verdict on a proportion with its reason; nothing if the proportion has no value.
+
+    Args:
+        name: name of the proportion in the reason.
+        share: the proportion.
+        fit: smallest lower end of the 95% interval at which the judge is "fit".
+        care: smallest lower end at which the judge is "fit with care". With a smaller one, the judge is "unfit" only
+            if the upper end of the interval is below `care`, too; otherwise the verdict remains open.
+        detail: end of the reason.
+    """
     if share.low is None or share.high is None:
         return
-    if share.low >= thresholds.fit:
+    if share.low >= fit:
         level: Fitness = "fit"
-    elif share.low >= thresholds.care:
+    elif share.low >= care:
         level = "fit with care"
     else:
-        level = "unfit" if share.high < thresholds.care else "cannot tell"
-    yield level, f"{thresholds.name} {share}{detail}"
+        level = "unfit" if share.high < care else "cannot tell"
+    yield level, f"{name} {share}{detail}"
 
 
 def _assess_lead(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from langchain_rageval.judge.panels import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.prompts.layout import Layout
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Shown
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
@@ -30,15 +30,15 @@ from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statis
 from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items, rule_verdicts
 from langchain_rageval.trust.qualification import Qualification, save_json, today
 
-LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
-
-class LayoutComparison(dict[Layout, Qualification]):
+class LayoutComparison(Shown, dict[Layout, Qualification]):
     """Mapping of a layout (order of the parts of a request) to a judge's qualification; shown as one table.
 
     The layouts are tried on the same labelled items. If the intervals of two layouts overlap, their shares of right
     verdicts may differ by chance.
     """
+
+    headings = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
     @property
     def title(self) -> str:
@@ -46,31 +46,24 @@ class LayoutComparison(dict[Layout, Qualification]):
         first = next(iter(self.values()))
         return f"{first.judge} in {first.language!r}, layouts {', '.join(self)}"
 
-    def cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each judge step and layout: verdict, right verdicts, valid replies and tokens.
-
-        The row has a cell for each column of `LAYOUT_HEADINGS`.
-        """
-        first = next(iter(self.values()))
+    def cells(self) -> list[list[str]]:
+        """Return a table row for each judge step and layout: verdict, right verdicts, valid replies and tokens."""
+        first, rows = next(iter(self.values())), []
         for name in first.steps:
             for layout, qualification in self.items():
                 step = qualification.steps[name]
                 right = f"{step.right.hits:.0f}/{step.right.of}"
                 tokens = "–" if step.tokens is None else f"{step.tokens:,}"
                 shares = [step.right.percent, step.right.interval, step.valid.percent]
-                yield [name, layout, step.verdict, right, *shares, tokens]
+                rows.append([name, layout, step.verdict, right, *shares, tokens])
+        return rows
 
-    def __repr__(self) -> str:
-        """Return the comparison as text: the title, and a line for each step and layout."""
-        lines = (
+    def lines(self) -> list[str]:
+        """Return a line of text for each step and layout."""
+        return [
             f"{name}, {layout}: {verdict}. Right {right}, {share} {interval}; valid at once {valid}; tokens {tokens}"
             for name, layout, verdict, right, share, interval, valid, tokens in self.cells()
-        )
-        return "\n".join([self.title, *lines])
-
-    def _repr_html_(self) -> str:
-        """Return the table of steps and layouts as HTML, for notebooks."""
-        return html_table(self.title, LAYOUT_HEADINGS, self.cells())
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary from each layout to a dictionary of the fields of its qualification, such as `steps`."""

@@ -143,21 +143,6 @@ def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
     junit(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ([], "rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT"),
-        (
-            ["--fail-under", "faithfulness=0.8", "--out", "-"],
-            "rageval ci writes the report to a file; name it with --out FILE",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(rageval, tmp_path, options, problem):
-    code, _, err = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), *options)
-    assert (code, err) == (2, f"rageval: {problem}\n")
-
-
 def many(path, good):
     """Write 300 answers, the first ones good."""
     lines = [

@@ -122,28 +122,6 @@ def test_different_instruments_are_refused_unless_allowed(rageval, files):
     assert "Different instruments" in told
 
 
-@each(
-    ("words", "problem"),
-    [
-        (["nowhere.jsonl", "good.jsonl"], "nowhere.jsonl cannot be read"),
-        (["good.jsonl", "noreport.jsonl"], "noreport.jsonl is not a report"),
-        (["good.jsonl", "other.jsonl"], "in common: good.jsonl has faithfulness, other.jsonl has other; score both"),
-        (["good.jsonl", "good.jsonl", "--margin", "-1"], "margin must be a number of at least 0"),
-        (["good.jsonl", "good.jsonl", "--margin", "nan"], "margin must be a number of at least 0"),
-        (["good.jsonl", "good.jsonl", "--margin", "wide"], "invalid float value"),
-        (["good.jsonl"], "the following arguments are required: candidate"),
-    ],
-)
-def test_reports_that_cannot_be_compared_end_with_2_and_without_a_table(rageval, tmp_path, monkeypatch, words, problem):
-    monkeypatch.chdir(tmp_path)
-    GOOD.to_jsonl("good.jsonl")
-    report_of(scored(1.0, "other")).to_jsonl("other.jsonl")
-    (tmp_path / "noreport.jsonl").write_text('{"question": "Q?"}\n', encoding="utf-8")
-    code, told, complaints = rageval("compare", *words)
-    assert (code, told) == (2, "")
-    assert problem in complaints
-
-
 def test_untrusted_text_is_shown_without_control_characters(rageval, files):
     name = "[red]\x1b]0;owned\x07"
     _, told, _ = rageval("compare", *files(report_of([scored(1.0, name)]), report_of([scored(1.0, name)])))

@@ -38,10 +38,3 @@ def test_a_difference_fails_if_it_was_asked_for(rageval, files):
 def test_json_has_the_data_of_the_difference(rageval, files):
     code, out, _ = rageval("diff", "old.jsonl", "new.jsonl", "--json")
     assert (code, json.loads(out)) == (0, Testset.load("old.jsonl").diff(Testset.load("new.jsonl")).to_dict())
-
-
-@pytest.mark.parametrize("name", ["none.jsonl", "other.txt"])
-def test_a_file_that_is_no_test_set_exits_with_2(rageval, files, tmp_path, name):
-    (tmp_path / "other.txt").write_text("Поле.", encoding="utf-8")
-    code, out, err = rageval("diff", "old.jsonl", name)
-    assert (code, out, err.startswith(f"rageval: {name} ")) == (2, "", True)

@@ -4,7 +4,6 @@ import json
 from contextlib import closing
 
 import pytest
-from helpers.each import each
 from helpers.texts import corpus
 from helpers.waiting import Pauses
 
@@ -56,39 +55,6 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     assert "2 of 4 rows were generated: the budget is spent." in told
     code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 14)
     assert Testset.load(tmp_path / "b.jsonl").complete
-
-
-@each(
-    ("words", "told"),
-    [
-        (["--focus", "saana.md"], "focus: no passage has the source 'saana.md'; "),
-        (["--focus", "topic=x"], "focus: no passage has 'topic' in its metadata; "),
-        (["--distribution", "clever=1"], "there is no evolution 'clever'"),
-        (["--distribution", "simple"], "--distribution takes NAME=VALUE"),
-        (["--distribution", "simple=much"], "--distribution takes NAME=SHARE"),
-        (["--distribution", "reasoning+persona=1"], "reasoning+persona in --distribution needs --persona"),
-        (["--persona", "A tenant"], "--persona needs a share: add persona"),
-        (["--persona", " ", "--distribution", "persona=1"], "persona(description) needs a sentence that says who asks"),
-        (["--persona", "A tenant", "--distribution", "clever+persona=1"], "there is no evolution 'clever+persona'"),
-        (["--stratify", "topic"], "stratify: no passage has 'topic' in its metadata"),
-        (["--size", "0"], "size must be a whole number"),
-        (["--out", "/nowhere/at/all/t.jsonl"], "the folder does not exist; choose another path"),
-        (["--writer", "vllm:m"], "vllm needs the address"),
-        (["--language", "tlh"], "language must be one of"),
-    ],
-)
-def test_invalid_options_are_rejected(rageval, folder, words, told):
-    code, shown, complaints = rageval("generate", folder, "--quiet", *words)
-    assert (code, shown) == (2, "")
-    assert told in complaints
-
-
-def test_missing_documents_are_rejected(rageval, tmp_path):
-    assert rageval("generate", tmp_path / "nowhere")[0] == 2
-    (tmp_path / "empty").mkdir()
-    code, _, complaints = rageval("generate", tmp_path / "empty", "--out", tmp_path / "t.jsonl")
-    assert code == 2
-    assert complaints.count("\n") == 1
 
 
 def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path, monkeypatch):
@@ -172,5 +138,3 @@ def test_questions_of_production_with_low_scores_become_rows(rageval, folder, tm
     ):
         code, _, complaints = rageval(*words, "--where", where, "--writer", "nonsense")  # before a model is loaded
         assert (code, message in complaints) == (2, True)
-    code, _, complaints = rageval("generate", folder, "--where", "faithfulness < 1")
-    assert (code, "add --adopt FILE" in complaints) == (2, True)

@@ -39,20 +39,3 @@ def test_grades_and_thresholds_are_taken(rageval, report, tmp_path):
     assert code == 0
     assert "within_one" in told
     assert "–" not in told
-    code, _, complaint = rageval(*words, "--threshold", 0.9)
-    assert (code, "a binary label is 0 or 1" in complaint) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["label", "report.jsonl", "--n", "0"], "at least 1, got 0"),
-        (["label", "report.jsonl", "--metric", "rubric"], "the report has no metric 'rubric'"),
-        (["agreement", "report.jsonl", "nowhere.csv"], "nowhere.csv cannot be read"),
-    ],
-)
-def test_errors_end_with_two(rageval, report, tmp_path, monkeypatch, words, complaint):
-    monkeypatch.chdir(tmp_path)
-    code, _, told = rageval(*words)
-    assert code == 2
-    assert complaint in told

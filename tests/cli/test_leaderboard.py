@@ -59,13 +59,3 @@ def test_reports_with_the_same_file_name_are_named_by_their_paths(rageval, repor
     paths = [report(tmp_path / model / "graded.jsonl", [model], named=False) for model in ANSWERS]
     _, told, _ = rageval("leaderboard", *paths)
     assert told.startswith("2 models by rubric")
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [(["--metric", "tone"], "no metric 'tone'; it has rubric"), (["nowhere.jsonl"], "nowhere.jsonl cannot be read")],
-)
-def test_a_missing_metric_or_file_ends_with_2(rageval, report, tmp_path, words, told):
-    code, _, complaints = rageval("leaderboard", report(tmp_path / "r.jsonl", ["new"]), *words)
-    assert code == 2
-    assert told in complaints

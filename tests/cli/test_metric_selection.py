@@ -83,31 +83,6 @@ def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
     assert scores["ndcg@10"].reason.startswith("Лучшая оценка")
 
 
-@each(
-    ("words", "mend"),
-    [
-        (["--metrics", "ndcg"], "'ndcg' needs a cutoff, a whole number of at least 1, as in ndcg@5"),
-        (["--metrics", "mrr@0"], "'mrr@0' needs a cutoff, a whole number of at least 1, as in mrr@5"),
-        (["--metrics", "map@ten"], "'map@ten' needs a cutoff, a whole number of at least 1, as in map@5"),
-        (["--metrics", "dcg@5"], "unknown metric 'dcg@5'"),
-        (["--metrics", "ndcg@5", "--grader", "people"], "argument --grader: invalid choice: 'people'"),
-        (["--metrics", "ndcg@5", "--qrels", "x"], "x does not exist: pass the path of an existing file"),
-    ],
-)
-def test_an_error_contains_the_remedy(rageval, written, words, mend):
-    code, _, complaints = rageval("evaluate", written(), *words)
-    assert code == 2
-    assert mend in complaints
-
-
-def test_the_error_for_samples_without_ids_names_the_other_graders(rageval, written):
-    path = written(reference_context_ids=False)
-    code, _, complaints = rageval("evaluate", path, "--metrics", "ndcg@5")
-    assert code == 2
-    assert "lacks ['reference_context_ids']: fill it in or drop the metric; or use --grader labels" in complaints
-    assert "--grader llm" in complaints
-
-
 def test_a_gate_names_a_ranking(rageval, written):
     gate = ["--metrics", "mrr@5", "--quiet", "--fail-under"]
     assert rageval("evaluate", written(), *gate, "mrr@5=0.5")[0] == 0
@@ -127,10 +102,7 @@ def test_a_run_is_planned_and_resumed(rageval, written, tmp_path):
     assert "ndcg@10" in again[1]
 
 
-def test_names_of_other_libraries_lead_to_ours(rageval):
+def test_names_of_other_libraries_lead_to_ours():
     assert parse_metric_names("groundedness, answer_relevancy,faithfulness") == ["faithfulness", "answer_relevance"]
     assert names_of_presets("core,groundedness") == names_of_presets("core") - {"faithfulness"}
     assert set(ALIASES.values()) <= set(BUILDERS)
-    code, _, complaints = rageval("evaluate", "answers.jsonl", "--metrics", "groundednes")
-    assert code == 2
-    assert complaints.endswith("did you mean 'groundedness'?\n")

@@ -4,7 +4,6 @@ import json
 import sys
 
 import pytest
-from helpers.each import each
 
 from langchain_rageval import Report
 
@@ -43,12 +42,6 @@ def test_they_are_evaluated_planned_gated_and_resumed_beside_those_of_the_packag
     assert Report.load(tmp_path / "out.jsonl").rows[0].scores == scores
 
 
-def test_a_gate_on_a_score_that_they_do_not_give_is_refused(rageval, written):
-    code, _, complaints = rageval("evaluate", written, "--metrics", OWN[1], "--fail-under", "polite=0.5")
-    assert code == 2
-    assert "--fail-under polite: not among --metrics politeness" in complaints
-
-
 def test_a_module_is_found_in_the_working_directory(rageval, written, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
@@ -72,31 +65,3 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
     )
     assert code == 0, complaints
     assert [*Report.load(tmp_path / "out.jsonl").rows[0].scores] == ["politeness"]
-
-
-@each(
-    ("name", "message"),
-    [
-        ("no_such:metric", "no_such:metric cannot be imported: ModuleNotFoundError: No module named 'no_such'"),
-        (
-            "helpers.own.tone:tune",
-            "helpers.own.tone:tune cannot be imported: AttributeError: module 'helpers.own.tone' has no attribute "
-            "'tune'; did you mean 'tone'?",
-        ),
-        ("helpers.samples:SAMPLE", "helpers.samples:SAMPLE is not a metric but dict"),
-        (
-            "helpers.own.politeness:rate",
-            "helpers.own.politeness:rate built no metric: the step politeness is not a metric: write Metric(name, "
-            "aspect=..., reads=..., steps=step, reduce=...)",
-        ),
-        (
-            "helpers.own.tone:friendly",
-            "helpers.own.tone:friendly is a function of (state): decorate it with @metric(reads=...), or let a builder "
-            "take some of judge, embeddings",
-        ),
-    ],
-)
-def test_what_is_not_a_metric_is_refused_with_the_remedy(rageval, written, name, message):
-    code, _, complaints = rageval("evaluate", written, "--metrics", name)
-    assert code == 2
-    assert " ".join(complaints.split()) == f"rageval: --metrics {message}"

@@ -58,11 +58,6 @@ def test_labels_of_both_reports_are_drawn_filled_in_and_compared(rageval, runs, 
     assert (said in out, ignored in " ".join(out.split())) == (True, True)
 
 
-def test_a_requirement_of_labels_without_labels_ends_with_2(rageval, runs):
-    code, _, err = rageval("compare", *runs, "--require", "confirmed")
-    assert (code, 'require="confirmed" needs labels=' in err) == (2, True)
-
-
 def test_ci_demands_the_judge_that_was_examined(rageval, tmp_path):
     answers, judge = write_samples(tmp_path / "a.jsonl", 20), tmp_path / "judge.json"
     words = ["ci", answers, *OFFLINE, "--fail-under", "faithfulness=0.5", "--require-judge", judge]

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from helpers.each import each
 
 
 @pytest.mark.gate
@@ -70,34 +69,3 @@ def test_it_ends_with_1_only_if_a_requirement_is_not_met(rageval):
     code, told, complaints = rageval(*words, "--require", "context_precision=fit")
     assert (code, complaints) == (1, "rageval: context_precision: required fit, got unfit\n")
     assert "grade_contexts" in told
-
-
-@pytest.mark.gate
-@each(
-    ("words", "told"),
-    [
-        (["--quick", "--full"], "--quick and --full exclude each other"),
-        (["--own", "nowhere.jsonl"], "nowhere.jsonl: labelled items could not be read"),
-        (["--language", "tlh"], "language must be one of"),
-        (["--language", "zh"], "labelled items come in en, ru"),
-        (["--repeats", "0"], "repeats must be a whole number"),
-        (["--require", "faithfulness"], "--require takes NAME=VALUE"),
-        (
-            ["--require", "faithfulness=great"],
-            "--require takes METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care), got ",
-        ),
-        (["--require", "beauty=fit"], "--require beauty: unknown metric; use one of faithfulness"),
-        (["--out", "/nowhere/at/all/q.json"], "/nowhere/at/all does not exist or is not writable; choose another path"),
-        (["--out", "."], "--out . is not a file; choose another path"),
-        (["--judge", "vllm:m"], "vllm needs the address"),
-        (
-            ["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"],
-            "is the server running, and is --base-url right?",
-        ),
-    ],
-)
-def test_invalid_options_and_unreachable_judges_are_reported_in_one_line(rageval, words, told):
-    code, shown, complaints = rageval("qualify", "--quiet", *words)
-    assert (code, shown) == (2, "")
-    assert told in complaints
-    assert complaints.count("\n") == 1

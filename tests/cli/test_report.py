@@ -61,24 +61,6 @@ def test_open_puts_the_page_beside_the_report_and_opens_it(rageval, saved, opene
     assert opened == [page.as_uri()]
 
 
-def test_errors_end_with_two_and_the_remedy(rageval, saved, tmp_path):
-    for words, told in (
-        (["report", tmp_path / "none.jsonl"], "cannot be read"),
-        (["report", saved, "--html", saved], "is the input file; choose another path"),
-        (
-            ["report", saved, "--html", tmp_path / "no" / "x.html"],
-            "does not exist or is not writable; choose another path",
-        ),
-        (
-            ["report", saved, "--baseline", saved],
-            "--baseline needs --html or --open; to compare in the terminal, use rageval compare",
-        ),
-    ):
-        code, _, err = rageval(*words)
-        assert code == 2
-        assert told in err
-
-
 def test_the_demo_ends_with_the_page(rageval, tmp_path, monkeypatch, opened):
     monkeypatch.chdir(tmp_path)
     code, out, _ = rageval("demo", "--open")

@@ -80,17 +80,6 @@ def test_the_page_is_not_opened_without_a_terminal(rageval, saved, monkeypatch):
     assert found == []
 
 
-def test_review_refuses_what_is_no_test_set(rageval, report, tmp_path):
-    for words, told in (
-        (["review", tmp_path / "none.jsonl"], "none.jsonl cannot be read: No such file or directory"),
-        (["review", report], "is not a test set that Testset.to_jsonl wrote"),
-        (["review", report, "--html", report], "is the input file; choose another path"),
-    ):
-        code, out, err = rageval(*words)
-        assert (code, out) == (2, "")
-        assert told in err
-
-
 def test_label_writes_a_page_instead_of_a_sheet(rageval, report, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = rageval("label", "report.jsonl", "--n", 10, "--html")
@@ -116,18 +105,6 @@ def test_label_writes_a_sheet_too_if_it_is_named(rageval, report, tmp_path):
     assert page.exists()
 
 
-def test_options_of_the_page_are_refused_without_it(rageval, report, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for words in (["--scale", 0, 3], ["--instruction", "Fine?"]):
-        code, _, err = rageval("label", report, *words)
-        assert code == 2
-        assert "--scale and --instruction apply only to the HTML page: add --html" in err
-    assert not (tmp_path / "labels.csv").exists()
-    code, _, err = rageval("label", report, "--html", "--scale", 0, 30)
-    assert code == 2
-    assert "scale is the lowest and the highest grade, from 0 to 9, as (1, 5); got (0, 30)" in err
-
-
 def test_two_reviews_are_merged_with_their_agreement(rageval, tmp_path):
     rows = [
         TestsetRow(id=str(n), question=f"Q{n}?", contexts=["c"], reference="r", evolution="simple") for n in range(3)
@@ -149,6 +126,3 @@ def test_two_reviews_are_merged_with_their_agreement(rageval, tmp_path):
     assert (code, complaints) == (0, "")
     assert "2 of 3 rows decided alike" in told
     assert [len(row.history) for row in Testset.load(tmp_path / "both.jsonl")] == [1, 1, 0]
-    for words in (("review", anna, boris), ("review", "--merge", anna)):
-        code, _, complaints = rageval(*words)
-        assert (code, "review takes one test set, or with --merge two copies" in complaints) == (2, True)

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from helpers.each import each
 
 from langchain_rageval import Report
 
@@ -45,27 +44,3 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
     _, told, _ = rageval("rubric-study", sheets, "--examples", "none", "--quiet")
     assert "0-3, no examples" in told
     assert "0-3, examples" not in told
-
-
-@each(
-    ("words", "told"),
-    [
-        (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
-        (["--scale", "3-0"], "scale must be the lowest and the highest grade"),
-        (["--label-scale", "x"], "--label-scale takes LOW-HIGH, such as 0-3, got 'x'"),
-        (["--labels", "none"], "--labels none: no sample has a value under this key in its metadata"),
-        (["--price", "offline=1"], "--price takes MODEL=INPUT,OUTPUT[,CACHED], such as offline=2.5,10, got offline=1"),
-        (["--price", "other=1,2"], "price names 'other'"),
-        (["--judge", "nobody:"], "names no judge"),
-    ],
-)
-def test_invalid_options_end_with_2(rageval, sheets, words, told):
-    code, _, complaints = rageval("rubric-study", sheets, *words, "--quiet")
-    assert code == 2
-    assert told in complaints
-
-
-def test_an_empty_file_ends_with_2(rageval, tmp_path):
-    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    path = tmp_path / "empty.jsonl"
-    assert rageval("rubric-study", path) == (2, "", f"rageval: {path} contains no samples: pass at least one\n")

@@ -177,39 +177,6 @@ def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
     assert [sample.question for sample in load_samples("answers.jsonl")] == [QUESTION]
 
 
-@each(
-    ("words", "problem"),
-    [
-        (["munich_app", "testset.jsonl"], "name the chain as MODULE:CHAIN, such as app:chain; got munich_app"),
-        (
-            ["munich_app:nothing", "testset.jsonl"],
-            "the chain munich_app:nothing cannot be imported: "
-            "AttributeError: module 'munich_app' has no attribute 'nothing'",
-        ),
-        (
-            ["no_app:chain", "testset.jsonl"],
-            "the chain no_app:chain cannot be imported: ModuleNotFoundError: No module named 'no_app'",
-        ),
-        (["munich_app:number", "testset.jsonl"], "a chain must be a Runnable or a function of the question, got int"),
-        (["munich_app:chain", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
-        (["munich_app:chain", "empty.jsonl"], "empty.jsonl contains no questions: pass at least one"),
-        (
-            ["munich_app:chain", "testset.jsonl", "--out", "testset.jsonl"],
-            "--out testset.jsonl is the input file; choose another path",
-        ),
-        (
-            ["munich_app:chain", "testset.jsonl", "--max-concurrency", "0"],
-            "max_concurrency must be a whole number of at least 1, got 0",
-        ),
-    ],
-)
-def test_wrong_usage_is_reported_before_a_question_is_asked(rageval, app, testset, tmp_path, words, problem):
-    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
-    code, told, complaints = rageval("run", *words, "--quiet", "--journal", "answers.db")
-    assert (code, told, complaints) == (2, "", f"rageval: {problem}\n")
-    assert not (tmp_path / "answers.db").exists()
-
-
 def test_ci_asks_a_chain_scores_its_answers_and_gates_them(rageval, app, testset, tmp_path):
     words = ["ci", "munich_app:ask", testset, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--quiet"]
     assert rageval(*words, "--out", "main.jsonl")[0] == 0

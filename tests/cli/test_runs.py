@@ -93,28 +93,3 @@ def test_a_damaged_report_is_named_and_does_not_hide_the_others(rageval, tmp_pat
     (tmp_path / "понедельник.jsonl").unlink()
     code, _, err = rageval("runs", tmp_path)
     assert (code, err.startswith(f"rageval: {cut}, line 11: ")) == (2, True)
-
-
-def test_a_threshold_for_a_metric_of_no_run_is_refused(rageval, tmp_path):
-    stored(tmp_path, "monday", 1.0, "2026-11-02T10:00:00+00:00")
-    code, out, err = rageval("runs", tmp_path, "--fail-under", "faithfulnes=0.8")
-    assert (code, out, err) == (
-        2,
-        "",
-        "rageval: --fail-under faithfulnes: no run has this metric; the runs have faithfulness; "
-        "did you mean 'faithfulness'?\n",
-    )
-
-
-def test_a_folder_without_reports_is_refused(rageval, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert rageval("runs", tmp_path / "empty") == (
-        2,
-        "",
-        f"rageval: {tmp_path}/empty has no reports; `rageval evaluate --out {tmp_path}/empty/NAME.jsonl` writes one\n",
-    )
-    assert rageval("runs", tmp_path / "none") == (
-        2,
-        "",
-        f"rageval: {tmp_path}/none is not a folder; name the folder with the reports\n",
-    )

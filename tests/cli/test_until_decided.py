@@ -33,9 +33,3 @@ def test_it_asks_about_as_many_samples_as_the_decision_needs(rageval, answers, t
     assert found["decisions"]["string_presence"]["verdict"] == verdict
     assert found["samples"] < 200
     assert found["samples"] + len(found["left_out"]) == 200
-
-
-def test_without_a_gate_there_is_nothing_to_decide(rageval, answers):
-    ended, _, complaints = rageval("evaluate", answers, "--metrics", "string_presence", "--until-decided")
-    assert ended == 2
-    assert complaints == "rageval: --until-decided needs a gate to decide; add --fail-under METRIC=NUMBER\n"
