@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.intervals import bounded_mean_interval, cluster_numbers
+from langchain_rageval.statistics.intervals import Floats, bounded_mean_interval, cluster_numbers
 
-Floats = NDArray[np.float64]
 Measurement = Literal["nominal", "ordinal", "interval"]
 
 _RESAMPLES = 2_000
@@ -70,19 +69,20 @@ class Tables:
     labels: Floats
 
     @classmethod
-    def of(cls, scores: Sequence[float], labels: Sequence[float]) -> Tables:
+    def of(cls, scores: Sequence[float], labels: Sequence[float], most: int | None = None) -> Tables:
         """Build one contingency table from pairs of a score and a label.
-
-        If the table would have more than four million cells, adjacent values are merged.
 
         Args:
             scores: score of each pair; at least one.
             labels: label of each pair, in the same order.
+            most: greatest number of distinct scores, and of distinct labels; adjacent values beyond are merged into
+                their mean. None for 2,000 if the table would otherwise have more than four million cells, else for no
+                limit.
         """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
-        if np.prod([values.size for values, _ in sides], dtype=np.float64) > _CELLS:
-            sides = [_grouped(values, places) for values, places in sides]
-        (distinct, rows), (grades, columns) = sides
+        if most is None and sides[0][0].size * sides[1][0].size > _CELLS:
+            most = _MOST_VALUES
+        (distinct, rows), (grades, columns) = (_grouped(*side, most) for side in sides)
         counts = np.zeros((1, distinct.size, grades.size))
         np.add.at(counts[0], (rows, columns), 1.0)
         return cls(counts, distinct, grades)
@@ -211,7 +211,7 @@ def estimates(
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
     tables = Tables.of(scores, labels)
-    coarse = _coarse(tables)
+    coarse = Tables.of(scores, labels, _LEVELS)
     if set(names) <= {*_CHANCE_CORRECTED}:  # a value that one side lacks by chance is possible there, too
         coarse = _square(coarse)
     drawn: dict[str, list[Floats]] = {name: [] for name in names}
@@ -253,31 +253,18 @@ def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _coarse(tables: Tables) -> Tables:
-    """Return the table with at most 64 scores and labels; adjacent values are merged into their mean."""
-    rows, scores = _groups(tables.of_scores[0], tables.scores, _LEVELS)
-    columns, labels = _groups(tables.of_labels[0], tables.labels, _LEVELS)
-    counts = np.zeros((1, scores.size, labels.size))
-    np.add.at(counts[0], (rows[:, None], columns[None, :]), tables.counts[0])
-    return Tables(counts, scores, labels)
-
-
-def _grouped(values: Floats, places: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
-    groups, means = _groups(np.bincount(places).astype(np.float64), values, _MOST_VALUES)
-    return means, groups[places]
-
-
-def _groups(counts: Floats, values: Floats, most: int) -> tuple[NDArray[np.intp], Floats]:
+def _grouped(values: Floats, places: NDArray[np.intp], most: int | None) -> tuple[Floats, NDArray[np.intp]]:
     """Merge adjacent values into at most `most` groups of about equal count.
 
     Returns:
-        Index of the group of each value, and the mean of each group.
+        The mean of each group, and the group of each of `places`.
     """
-    if values.size <= most:
-        return np.arange(values.size), values
+    if most is None or values.size <= most:
+        return values, places
+    counts = np.bincount(places)
     middle = (np.cumsum(counts) - counts / 2) / counts.sum()
     _, groups = np.unique(np.floor(middle * most), return_inverse=True)
-    return groups, np.bincount(groups, counts * values) / np.bincount(groups, counts)
+    return np.bincount(groups, counts * values) / np.bincount(groups, counts), groups[places]
 
 
 def _resampled(tables: Tables, times: int, rng: np.random.Generator) -> Tables:

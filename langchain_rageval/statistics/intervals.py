@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from math import exp, fsum, inf, lgamma, log, sqrt
+from math import exp, fsum, lgamma, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float64]
+
 _MOST_TERMS = 10_000
 _PRECISION = 1e-15
-_TINY = 1e-300
 
 
 def student_t_p(t: float, freedom: float) -> float:
@@ -30,9 +31,7 @@ def student_t_p(t: float, freedom: float) -> float:
     Source: Abramowitz and Stegun 1964, Handbook of Mathematical Functions, 26.7.1 and 26.5.27.
     """
     square = t * t
-    if square == inf:
-        return 0.0
-    return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square), square / (freedom + square))
+    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square), square / (freedom + square))
 
 
 @lru_cache(maxsize=1024)
@@ -66,34 +65,32 @@ def least_accepted(accepts: Callable[[float], bool], precision: float) -> float:
     return high
 
 
-def _incomplete_beta(a: float, b: float, x: float, complement: float) -> float:
+def incomplete_beta(a: float, b: float, x: float, complement: float) -> float:
     """Return the regularized incomplete beta function I_x(a, b); `complement` is 1 - x without its rounding error.
+
+    With x at most (a + 1) / (a + b + 2), no divisor of the fraction is 0.
 
     Source: the continued fraction of Abramowitz and Stegun 1964, 26.5.8, by Lentz's method (Thompson and Barnett 1986,
         doi:10.1016/0021-9991(86)90046-X).
     """
-    if x == 0 or complement == 0:
+    if x == 0 or complement == 0:  # of an infinite t, or of 0
         return float(x > 0)
     if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(b, a, complement, x)
+        return 1 - incomplete_beta(b, a, complement, x)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(complement)) / a
-    c, d = 1.0, 1 / _nonzero(1 - (a + b) * x / (a + 1))
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
     fraction = d
     for m in range(1, _MOST_TERMS):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
         ):
-            d = 1 / _nonzero(1 + term * d)
-            c = _nonzero(1 + term / c)
+            d = 1 / (1 + term * d)
+            c = 1 + term / c
             fraction *= c * d
         if abs(c * d - 1) < _PRECISION:
             break
     return front * fraction
-
-
-def _nonzero(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY
 
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of [0, 1]
@@ -141,26 +138,21 @@ def bounded_mean_interval(
         if not -_TOLERANCE <= value <= 1 + _TOLERANCE:
             raise ValueError(f"every value must be in [0, 1]; got {value}: divide by the highest grade of the scale")
     mean = min(max(fsum(values) / len(values), 0.0), 1.0)
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    totals, sizes = cluster_totals(values, clusters)
     if clusters is None:
-        low, high = _wilson(mean, _effective_size(values), z)
-    else:
-        low, high = _wilson_of_clusters(values, clusters, mean, level)
-    return max(0.0, min(low, mean)), min(1.0, max(high, mean))
-
-
-def _wilson_of_clusters(
-    values: Sequence[float], clusters: Sequence[Hashable], mean: float, level: float
-) -> tuple[float, float]:
-    """Compute the interval from one linearised value per cluster, whose mean and variance are those of the ratio."""
-    members: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values, clusters, strict=True):
-        members.setdefault(cluster, []).append(value - mean)
-    freedom = len(values) ** 2 / sum(len(cluster) ** 2 for cluster in members.values()) - 1
-    if freedom <= 0:
+        factor = NormalDist().inv_cdf((1 + level) / 2)
+    elif sizes.size == 1:
         return 0.0, 1.0
-    linearised = [mean + fsum(cluster) * len(members) / len(values) for cluster in members.values()]
-    return _wilson(mean, _effective_size(linearised), student_t_quantile(level, freedom))
+    else:
+        factor = student_t_quantile(level, len(values) ** 2 / float(sizes @ sizes) - 1)
+    linearised = mean + (totals - mean * sizes) * (totals.size / len(values))
+    extended = np.append(linearised, [0.0, 1.0])
+    middle = fsum(extended) / extended.size
+    variance = fsum((extended - middle) ** 2) / extended.size
+    spread = factor**2 * variance / (totals.size * middle * (1 - middle))  # over the effective size
+    centre = (mean + spread / 2) / (1 + spread)
+    half = sqrt(spread * mean * (1 - mean) + spread**2 / 4) / (1 + spread)
+    return max(0.0, min(centre - half, mean)), min(1.0, max(centre + half, mean))
 
 
 def cluster_numbers(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
@@ -169,22 +161,13 @@ def cluster_numbers(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
 
 
-def _effective_size(values: Sequence[float]) -> float:
-    """Return the number of binary values that would determine the mean as precisely as these values."""
-    size = len(values) + 2
-    mean = (fsum(values) + 1) / size
-    variance = fsum([(value - mean) ** 2 for value in (*values, 0.0, 1.0)]) / size
-    return len(values) * mean * (1 - mean) / variance
+def cluster_totals(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
+    """Return the sums and the sizes of the clusters, each of shape (clusters,); without clusters, one per value."""
+    numbers = np.arange(len(values)) if clusters is None else cluster_numbers(clusters)
+    return np.bincount(numbers, np.asarray(values, np.float64)).astype(np.float64), np.bincount(numbers).astype(
+        np.float64
+    )
 
-
-def _wilson(mean: float, size: float, z: float) -> tuple[float, float]:
-    spread = z * z / size
-    centre = (mean + spread / 2) / (1 + spread)
-    half = sqrt(spread * mean * (1 - mean) + spread * spread / 4) / (1 + spread)
-    return centre - half, centre + half
-
-
-_Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-12  # variance of equal numbers, as computed
 
@@ -254,7 +237,10 @@ def prediction_powered_mean(
     if clusters is not None and (len(clusters[0]), len(clusters[1])) != (human.size, more.size):
         names = f"{len(clusters[0])} and {len(clusters[1])}"
         raise ValueError(f"got {names} clusters for {human.size} and {more.size} items: pass one cluster for each item")
-    least, greatest = _score_range(np.concatenate([judge, more]))
+    scores = np.concatenate([judge, more])
+    least, greatest = float(scores.min()), float(scores.max())
+    if least >= 0 and greatest <= 1:
+        least, greatest = 0.0, 1.0
     if more.size:  # with weights that differ, the variance would depend on the origin of the predictions
         middle = float(more.mean())
         judge, more, least, greatest = judge - middle, more - middle, least - middle, greatest - middle
@@ -277,7 +263,7 @@ def prediction_powered_mean(
 
 
 def _clustered_variance(
-    corrections: _Floats, others: _Floats, clusters: tuple[Sequence[Hashable], Sequence[Hashable]]
+    corrections: Floats, others: Floats, clusters: tuple[Sequence[Hashable], Sequence[Hashable]]
 ) -> float:
     """Return the variance of the sum of two means over clustered items.
 
@@ -295,7 +281,7 @@ def _clustered_variance(
     return sum(part**2 for part in parts.values()) * len(parts) / (len(parts) - 1)
 
 
-def _weights(labels: _Floats, predictions: _Floats, others: _Floats, units: Sequence[Hashable]) -> _Floats:
+def _weights(labels: Floats, predictions: Floats, others: Floats, units: Sequence[Hashable]) -> Floats:
     """Return the weight of the prediction of each labelled item, from 0 to 1, by the labels of the other units.
 
     A weight minimizes the variance of the estimate. It is 0 if the predictions are all equal, or there are fewer than
@@ -309,9 +295,3 @@ def _weights(labels: _Floats, predictions: _Floats, others: _Floats, units: Sequ
     label, prediction, product = (mean / np.maximum(rest, 1) for mean in means)
     weights = (product - label * prediction) / variance / (1 + labels.size / others.size)
     return np.asarray(np.clip(weights, 0.0, 1.0)[groups])
-
-
-def _score_range(scores: _Floats) -> tuple[float, float]:
-    """Return the least and the greatest possible score: 0 and 1, or those observed if a score lies outside."""
-    least, greatest = float(scores.min()), float(scores.max())
-    return (0.0, 1.0) if least >= 0 and greatest <= 1 else (least, greatest)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import erfc, exp, fsum, inf, isclose, lgamma, log, sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from langchain_rageval.statistics.intervals import (
     bounded_mean_interval,
-    cluster_numbers,
+    cluster_totals,
     least_accepted,
     student_t_p,
     student_t_quantile,
 )
-
-Floats = NDArray[np.float64]
 
 _EXACT_PAIRS = 15
 _UNSEEN = 5 / 4
@@ -88,7 +86,7 @@ def paired_difference(
         raise ValueError("an interval needs at least one difference; got none")
     if span <= 0:
         raise ValueError(f"span is the largest possible difference of one pair, above 0; got {span!r}")
-    totals, sizes = _units(differences, clusters)
+    totals, sizes = cluster_totals(differences, clusters)
     mean = fsum(differences) / len(differences)
     values = mean + (totals - mean * sizes) * (totals.size / len(differences))
     reach = max(span if rare_losses else span / sqrt(values.size), float(np.abs(values).max()))
@@ -117,7 +115,7 @@ def largest_loss(
         sign: 1 if a negative difference is a loss, -1 if a positive difference is a loss.
     """
     found = paired_difference(differences, clusters, span=_UNSEEN * span, rare_losses=True, level=_NO_WORSE_LEVEL)
-    return min(span, max(0.0, -min(sign * found.low, sign * found.high)))
+    return min(span, max(0.0, -found.low if sign > 0 else found.high))
 
 
 def pairs_to_show(margin: float, span: float = 1.0) -> int:
@@ -129,13 +127,14 @@ def pairs_to_show(margin: float, span: float = 1.0) -> int:
         margin: the greatest accepted loss, above 0 and below `span`.
         span: the largest possible difference of one pair.
     """
-    low, high = 0, 1
-    while largest_loss([0.0] * high, span=span) > margin:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if largest_loss([0.0] * middle, span=span) <= margin else (middle, high)
-    return high
+
+    def is_enough(pairs: int) -> bool:
+        return largest_loss([0.0] * pairs, span=span) <= margin
+
+    most = 1
+    while not is_enough(most):
+        most *= 2
+    return bisect_left(range(most), True, lo=1, key=is_enough)
 
 
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:
@@ -159,7 +158,7 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
         distribution instead of chi-squared; inclusion of the observed pattern: Phipson and Smyth 2010,
         doi:10.2202/1544-6115.1585.
     """
-    totals, _ = _units(differences, clusters)
+    totals, _ = cluster_totals(differences, clusters)
     moved = np.sort(np.abs(totals[np.abs(totals) > _TOLERANCE]))
     if not moved.size:
         return 1.0
@@ -246,15 +245,6 @@ def detectable_difference(
         return mean * pairs / count > factor * sqrt(squares / (count - 1) / count)
 
     return least_accepted(is_significant, 1e-9) + NormalDist().inv_cdf(power) * spread / sqrt(pairs)
-
-
-def _units(differences: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
-    """Return the sums and the sizes of the clusters, each of shape (clusters,); a pair alone is a cluster of size 1."""
-    values = np.asarray(differences, dtype=np.float64)
-    if clusters is None:
-        return values, np.ones(values.size)
-    places = cluster_numbers(clusters)
-    return np.bincount(places, weights=values).astype(np.float64), np.bincount(places).astype(np.float64)
 
 
 _LEAST_P = 1e-12

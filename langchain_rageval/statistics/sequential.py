@@ -8,7 +8,7 @@ from math import exp, isfinite, log, log2, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.intervals import bounded_mean_interval
+from langchain_rageval.statistics.intervals import bounded_mean_interval, incomplete_beta
 
 _GRID = 1001  # candidate means
 _LARGEST_STAKE = 0.8  # of the capital, in one bet
@@ -63,8 +63,9 @@ class ConfidenceSequence:
         if size < 1:
             raise ValueError(f"size must be at least 1, got {size}")
         self._error, self._error_above = error, error if error_above is None else error_above
-        if not (0 < error < 1 and 0 < self._error_above < 1):
-            raise ValueError(f"error must be between 0 and 1, such as 0.05, got {error}")
+        for one in (self._error, self._error_above):
+            if not 0 < one < 1:
+                raise ValueError(f"error must be between 0 and 1, such as 0.05, got {one}")
         if not (isfinite(low) and isfinite(high) and low < high):
             raise ValueError(f"low and high must be finite bounds, low below high; got {low} and {high}")
         self.count = 0
@@ -94,10 +95,10 @@ class ConfidenceSequence:
             )
         scaled = min(max(scaled, 0.0), 1.0)
         rest = (self._size * self._means - self._sum) / (self._size - self.count)
-        gain = np.where((rest > 0) & (rest < 1), scaled - rest, 0.0)
-        safe = np.clip(rest, _LEAST_MEAN, 1 - _LEAST_MEAN)
-        self._rising = np.minimum(self._rising * (1 + self._stakes * (gain / safe)), _RICHEST)
-        self._falling = np.minimum(self._falling * (1 - self._stakes * (gain / (1 - safe))), _RICHEST)
+        rest = np.clip(rest, _LEAST_MEAN, 1 - _LEAST_MEAN)
+        gain = self._stakes * (scaled - rest)
+        self._rising = np.minimum(self._rising * (1 + gain / rest), _RICHEST)
+        self._falling = np.minimum(self._falling * (1 - gain / (1 - rest)), _RICHEST)
         self.count += 1
         self._sum += scaled
         self._rule_out()
@@ -122,8 +123,8 @@ class ConfidenceSequence:
             return self._unscaled(mean), self._unscaled(mean)
         step = 1 / (_GRID - 1)
         certain_low, certain_high = self._sum / self._size, (self._sum + (self._size - self.count)) / self._size
-        low = max(self._means[left[0]] - step, certain_low, 0.0)
-        high = min(self._means[left[-1]] + step, certain_high, 1.0)
+        low = max(self._means[left[0]] - step, certain_low)
+        high = min(self._means[left[-1]] + step, certain_high)
         too_low = [mean for mean, place in self._watched.items() if is_low[place]]
         too_high = [mean for mean, place in self._watched.items() if is_high[place]]
         return max([self._unscaled(low), *too_low]), min([self._unscaled(high), *too_high])
@@ -162,7 +163,7 @@ class ConfidenceSequence:
 
 _SHORTEST = 6  # values between two changes
 _EQUAL = 1e-12  # variance of equal numbers, as computed
-_SURE = 3.09  # normal quantile of 0.999
+_CHANCE = 0.001  # probability that groups of one mean have a spread
 
 
 def change_points(values: Sequence[float], error: float = 0.05) -> list[int]:
@@ -217,22 +218,23 @@ def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float
     Args:
         groups: independent values of each group, such as the values of each day. The values are centred: their mean is
             about 0.
-        parts: number of means that were subtracted to centre the values, such as one mean per slice.
+        parts: number of means that were subtracted to centre the values, such as one mean per slice;
+            at least 1.
 
-    Source: one-way analysis of variance; its F-test with the approximation of Wilson and Hilferty 1931,
-        doi:10.1073/pnas.17.12.684.
+    Source: one-way analysis of variance and its F-test, Fisher 1925, Statistical Methods for Research Workers,
+        chapter 7.
     """
     counts = np.array([len(group) for group in groups], dtype=np.float64)
-    total, between, within = float(counts.sum()), len(groups) - parts, float(counts.sum()) - len(groups)
-    if between < 1 or within < 1:
+    total = float(counts.sum())
+    between, within = len(groups) - parts, total - len(groups)
+    across = sum(len(group) * float(np.mean(group)) ** 2 for group in groups)
+    if between < 1 or within < 1 or across <= _EQUAL:
         return 0.0
-    error = sum(float(np.var(group)) * len(group) for group in groups) / within
-    excess = sum(len(group) * float(np.mean(group)) ** 2 for group in groups) / between
-    small = 2 / (9 * between), 2 / (9 * within)
-    ratio = (excess / max(error, _EQUAL)) ** (1 / 3)
-    score = ((1 - small[1]) * ratio - (1 - small[0])) / sqrt(small[0] + ratio**2 * small[1])
-    size = (total - float((counts**2).sum()) / total) / max(1, len(groups) - 1)
-    return sqrt((excess - error) / size) if score > _SURE and excess > error else 0.0
+    inside = sum(len(group) * float(np.var(group)) for group in groups)
+    both = across + inside
+    p_value = incomplete_beta(within / 2, between / 2, inside / both, across / both)
+    size = (total - float(counts @ counts) / total) / (len(groups) - 1)
+    return sqrt((across / between - inside / within) / size) if p_value < _CHANCE else 0.0
 
 
 _MOST_STAKED = 0.75  # of the capital that the worst value could lose
@@ -283,9 +285,8 @@ class DriftDetector:
         self.alarm: int | None = None
         self.change: int | None = None
         self._losses: list[float] = []
-        self._starts: list[int] = []
         self._period: Hashable = None
-        self._capital, self._sums, self._squares = np.zeros(0), np.zeros(0), np.zeros(0)
+        self._bettors = np.zeros((3, 0))  # logarithm of the capital; sum and squares of the losses so far
 
     def add(self, value: float, part: Hashable = None, period: Hashable = None) -> bool:
         """Add the next value; return True if the alarm has been raised, now or before.
@@ -304,32 +305,21 @@ class DriftDetector:
             return self.alarm is not None
         if not 0 <= value <= 1:
             raise ValueError(f"every value must be in [0, 1]; got {value}")
-        if not self._starts or period != self._period:  # a further bettor starts
+        if not self._losses or period != self._period:  # a further bettor starts
             self._period = period
-            self._starts.append(self.count)
-            grown = (np.append(array, 0.0) for array in (self._capital, self._sums, self._squares))
-            self._capital, self._sums, self._squares = grown
+            self._bettors = np.append(self._bettors, np.zeros((3, 1)), axis=1)
         lowest = self._lowest[part]
         loss = lowest - value
-        numbers = self.count - np.array(self._starts)
-        mean, squares = self._sums / (numbers + 1), (self._squares + 0.25) / (numbers + 1)
-        edge = np.maximum(mean, 0.0)
-        stake = np.minimum(edge / np.maximum(squares, 1e-9), _MOST_STAKED / max(1 - lowest, 1e-9))
-        self._capital += np.log1p(stake * loss)
+        capital, sums, squares = self._bettors
+        edge = np.maximum(sums, 0.0) / (squares + 0.25)
+        capital += np.log1p(np.minimum(edge, _MOST_STAKED / max(1 - lowest, 1e-9)) * loss)
+        sums += loss
+        squares += loss**2
         self._losses.append(loss)
-        self._sums += loss
-        self._squares += loss**2
         self.count += 1
-        if self.alarm is None and float(np.logaddexp.reduce(self._capital)) >= self._bound:
+        if self.alarm is None and float(np.logaddexp.reduce(capital)) >= self._bound:
             self.alarm = self.count
-            self.change = self._last_change()
+            # The likeliest place of a change from the lowest mean that the baseline allows to a lower one.
+            later, numbers = np.cumsum(self._losses[::-1])[::-1], np.arange(self.count, 0, -1)
+            self.change = int(np.argmax(np.maximum(later, 0.0) ** 2 / numbers))
         return self.alarm is not None
-
-    def _last_change(self) -> int:
-        """Return the number of values before the ones that lie below the baseline most clearly.
-
-        That is the likeliest place of a change from the lowest mean that the baseline allows to a lower one.
-        """
-        losses = np.array(self._losses)
-        sums, numbers = np.cumsum(losses[::-1])[::-1], np.arange(len(losses), 0, -1)
-        return int(np.argmax(np.maximum(sums, 0.0) ** 2 / numbers))
