@@ -1,5 +1,7 @@
 """Steps about whole conversations: what the judge reads, which replies count, and how long ones are split."""
 
+from itertools import combinations
+
 import pytest
 from helpers.each import each
 from helpers.scripted import scripted
@@ -110,6 +112,14 @@ def test_repeats_within_a_turn_and_blank_items_are_dropped_and_turns_put_in_orde
     assert found == [(2, "Cats cost 5 euros."), (4, "Dogs cost 9 euros")]
 
 
+def test_a_list_is_cut_to_what_the_turns_of_its_side_can_hold():
+    told = [f"Fact {number}." for number in range(40)]
+    lists = listed(scripted(listing(statements=[(2, text) for text in told], needs=[(1, text) for text in told])))
+    said = {role: sum(len(turn["text"]) for turn in TURNS if turn["role"] == role) for role in ("user", "assistant")}
+    assert len(lists.statements) == max(10, said["assistant"] // 3) == 12
+    assert len(lists.needs) == max(10, said["user"] // 3) == 10
+
+
 def test_a_long_conversation_is_listed_in_windows_whose_turns_keep_their_numbers():
     judge = scripted(listing(facts=[(1, "A cat.")]), listing(statements=[(4, "Nine.")]))
     found = listed(Judge(judge, max_context_tokens=30))
@@ -169,11 +179,27 @@ def test_each_two_blocks_of_a_long_list_of_statements_are_compared():
     assert sum(item[2] == "contradicted" for item in found) == 2
 
 
+@each(
+    ("most", "requests"),
+    [
+        (75, [(2, 4, 6, 8, 10)]),
+        (74, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
+        (60, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
+        (59, [(a, b) for a, b in combinations((2, 4, 6, 8, 10), 2)]),
+    ],
+)
+def test_a_request_holds_two_blocks_of_half_of_what_fits_it(most, requests):
+    given = listing(statements=[(turn, "a" * 20) for turn in (2, 4, 6, 8, 10)])  # 15 tokens, with 40 characters of JSON
+    judge = scripted(*[pairs()] * len(requests))
+    run(find_contradictions(Judge(judge, max_context_tokens=most)), "consistency_verdicts", given)
+    assert [tuple(item["turn"] for item in inputs["statements"]) for inputs in judge.inputs] == requests
+
+
 def test_a_fact_or_need_cites_its_own_turn_and_those_that_decide():
     judge = scripted(judged_facts((1, "asked again", [4])))
     assert run(check_user_facts(judge), "fact_verdicts") == [(1, "The user has a cat.", "asked again", "r", ["1", "4"])]
     assert judge.inputs == [{"turns": TURNS, "facts": [{"fact": 1, "turn": 1, "text": "The user has a cat."}]}]
-    judge = scripted(needs((1, "met", [4, 2, 99])))
+    judge = scripted(needs((1, "met", [4, 3, 2, 99])))
     assert run(check_needs(judge), "need_verdicts") == [(1, "The price for a dog.", "met", "r", ["3", "4"])]
     assert judge.inputs == [{"turns": TURNS, "needs": [{"need": 1, "turn": 3, "text": "The price for a dog."}]}]
 
@@ -219,8 +245,20 @@ def test_a_reply_may_name_ten_contradictions_or_two_of_each_statement(openai_ser
     assert schema["properties"]["contradictions"]["maxItems"] == most
 
 
-@pytest.mark.parametrize(("turn", "windows"), [(1, [[1, 2], [3, 4]]), (2, [[3, 4]]), (4, [])])
-def test_only_windows_with_a_later_turn_can_decide(turn, windows):
-    judge = scripted(*[needs((1, "unmet", []))] * len(windows))
-    run(check_needs(Judge(judge, max_context_tokens=30)), "need_verdicts", listing(needs=[(turn, "A.")]))
+@each(
+    ("turns", "most", "windows"),
+    [
+        ([1], 30, [[1, 2], [3, 4]]),
+        ([2], 30, [[3, 4]]),
+        ([4], 30, []),
+        ([4, 1], 30, [[1, 2], [3, 4]]),
+        ([4, 2], 30, [[3, 4]]),
+        ([4], None, [[1, 2, 3, 4]]),
+    ],
+)
+def test_only_windows_with_a_later_turn_can_decide(turns, most, windows):
+    verdicts = needs(*((n, "unmet", []) for n in range(1, len(turns) + 1)))
+    judge = scripted(*[verdicts] * len(windows))
+    given = listing(needs=[(turn, "A.") for turn in turns])
+    run(check_needs(Judge(judge, max_context_tokens=most)), "need_verdicts", given)
     assert sorted([t["turn"] for t in asked["turns"]] for asked in judge.inputs) == windows

@@ -166,3 +166,11 @@ def test_equal_references_are_extracted_once():
 def test_statements_are_trimmed_and_blank_and_repeated_ones_dropped():
     judge = scripted(statements(" a ", "", "  ", "b", "a"))
     assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
+
+
+@each(("characters", "kept"), [(2, 10), (32, 10), (33, 11), (35, 11), (36, 12)])
+def test_a_text_holds_a_statement_for_every_three_characters_and_at_least_ten(characters, kept):
+    told = [f"Fact {number}." for number in range(40)]
+    sample = SAMPLE.model_copy(update={"answer": "Ab" * (characters // 2) + "." * (characters % 2)})
+    state = extracted(scripted(statements(*told)), "answer", sample)
+    assert (state["answer_statements"], state["dropped_statements"]) == (told[:kept], 40 - kept)

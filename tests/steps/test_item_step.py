@@ -261,6 +261,14 @@ def test_the_order_of_a_reply_and_verdicts_of_other_items_change_nothing(name, c
         assert labels_of(found(case, scripted(case.reply(list(order))))) == [strong, weak, strong]
 
 
+@each("name", [*(name for name, case in CASES.items() if case.items), "find_entities"])
+def test_an_item_0_is_dropped_if_the_last_item_is_there(name):
+    case = CASES[name]
+    strong, weak = case.labels
+    judge = scripted(case.reply([(0, weak), (1, strong), (2, weak), (3, strong)]))
+    assert labels_of(found(case, judge)) == [strong, weak, strong]
+
+
 @every_listed_case
 def test_every_call_counts_and_what_is_missing_after_the_last_is_named(name, case):
     strong, weak = case.labels

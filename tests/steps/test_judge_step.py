@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
 
 
 class Tone(BaseModel):
@@ -164,3 +164,10 @@ def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
     JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
     assert human_of(judge.asked[0]).startswith("## Контексты\n")
     assert judge.asked[0][0].text == PromptSet.default("ru").common.system
+
+
+@each("length", [0, 30, 32, 33, 60, 62, 63, 120, 123, 1000])
+def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(length):
+    text = "a" * length
+    assert most_items(text) == max(10, length // 3)
+    assert list_length(text) == min(size for size in (10, 20, 40, 80, 160, 320, 640) if size >= most_items(text))

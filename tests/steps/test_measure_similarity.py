@@ -66,13 +66,23 @@ def test_it_is_the_cosine(one, other):
         assert similarities(Vectors({"a": one, "b": other}), "a", "b") == [pytest.approx(expected, abs=1e-9)]
 
 
-@each("bad", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [-math.inf, 0.0], []])
+NOT_FINITE = "numbers that are not finite"
+
+
+@each(
+    ("bad", "problem"),
+    [
+        ([0.0, 0.0], "a zero vector"),
+        ([], "a zero vector"),
+        *((vector, NOT_FINITE) for vector in ([math.nan, 1.0], [math.inf, 1.0], [-math.inf, 0.0], [0.0, math.nan])),
+    ],
+)
 @each("place", ["a", "b"])
-async def test_a_vector_without_a_direction_is_an_error_that_names_the_text(bad, place):
+async def test_a_vector_without_a_direction_is_an_error_that_names_the_text(bad, problem, place):
     model = Vectors({"a": [1.0, 2.0], "b": [1.0, 2.0], place: bad})
     stage, state = measure_similarity(model, pairs), {"one": "a", "others": ["b"]}
     for attempt in (lambda: stage.invoke(state), lambda: asyncio.run(stage.ainvoke(state))):
-        with pytest.raises(ModelOutputError, match=f"'{place}'") as caught:
+        with pytest.raises(ModelOutputError, match=f"^the embeddings returned {problem} for '{place}'$") as caught:
             await asyncio.to_thread(attempt)
         assert caught.value.rageval_step == "measure_similarity"
 
@@ -111,9 +121,9 @@ def test_texts_of_one_run_are_embedded_once():
 
 
 def test_a_cross_encoder_reads_the_pairs_in_order():
-    model = PairScores(lambda one, other: 0.25 if other == "b" else 1)
-    assert similarities(model, "a", "b", "c") == [0.25, 1.0]
-    assert model.asked == [[("a", "b"), ("a", "c")]]
+    model = PairScores(lambda one, other: {"b": 0.25, "c": 1, "d": 0}[other])
+    assert similarities(model, "a", "b", "c", "d") == [0.25, 1.0, 0.0]
+    assert model.asked == [[("a", "b"), ("a", "c"), ("a", "d")]]
 
 
 async def test_a_cross_encoder_works_in_async_without_holding_up_the_loop():

@@ -110,6 +110,23 @@ def test_parts_end_where_sentences_end_and_keep_lines_as_they_are():
     assert text_parts(text, 30) == ["Open the app.\n- One.\n- Two.", "The price is 5. It is low."]
     assert halves(text) == ["Open the app.\n- One.\n- Two.", "The price is 5. It is low."]
     assert halves("One sentence only.") == []
+    assert halves("第一句话。第二句话。") == text_parts("第一句话。第二句话。", 5) == ["第一句话。", "第二句话。"]
+
+
+@each(
+    ("text", "most", "parts"),
+    [
+        ("aaaaaaaaaa", 4, ["aaaa", "aaaa", "aa"]),
+        ("aaaaa bb cc", 6, ["aaaaa", "bb cc"]),
+        ("a bbbbbbbb", 5, ["a", "bbbb", "bbbb"]),
+        ("aa\tbb\ncc", 7, ["aa\tbb", "cc"]),
+        ("One is. Two is.", 15, ["One is. Two is."]),
+        ("One is. Two is.", 14, ["One is.", "Two is."]),
+        ("One is. Two is. Three is so.", 15, ["One is. Two is.", "Three is so."]),
+    ],
+)
+def test_parts_are_as_long_as_they_may_be(text, most, parts):
+    assert text_parts(text, most) == parts
 
 
 @given(st.text(max_size=200), st.integers(1, 60))

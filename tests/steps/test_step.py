@@ -95,6 +95,20 @@ def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered()
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third." in human
 
 
+@each(
+    ("options", "shows"),
+    [
+        ({"reads": ("question", "answer")}, True),
+        ({"reads": ("question", "history")}, False),
+        ({"reads": ("answer",)}, False),
+        ({"reads": ("history",)}, False),
+        ({"inputs": lambda sample: {"answer": sample.answer}}, True),
+    ],
+)
+def test_the_judge_is_shown_the_question_unless_the_fields_say_otherwise(options, shows):
+    assert Step(Politeness, prompts=ONE, **options)(scripted()).shows_question is shows
+
+
 def test_the_inputs_may_be_a_function_of_the_sample():
     def inputs(sample):
         return {"words": len(sample.answer.split()), "contexts": ["Only. This."]}
@@ -327,6 +341,13 @@ def test_contexts_that_the_judge_does_not_read_are_found():
     score = metric.invoke(SAMPLE)
     assert score.reason == "Kind; the judge read 1 of 3 sentences of the contexts (max_context_tokens)."
     assert [(finding.kind, finding.verdict) for finding in score.findings] == [("extraction", "cut")]
+    for limits in ([4, None, None], [None, None, 4], [4, 9, 9], [9, 4, 9]):  # the least that a member of a jury reads
+        bench = jury([Judge(ScriptedJudge(KIND, repeat=True), max_context_tokens=most) for most in limits])
+        assert (
+            metric.judged_by(bench)
+            .invoke(SAMPLE)
+            .reason.endswith("1 of 3 sentences of the contexts (max_context_tokens).")
+        )
     report = evaluate([SAMPLE], metric.judged_by(Judge(scripted(KIND), max_context_tokens=4)), progress=False)
     assert [note.code for note in report.notes if getattr(note, "code", "") == "contexts-cut"] == ["contexts-cut"]
 

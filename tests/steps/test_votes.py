@@ -138,19 +138,114 @@ def test_one_vote_has_no_agreement_to_tell():
     assert told("a", judges=[ONE]) == []
 
 
-def test_draws_of_one_judge_have_a_rate():
-    (finding,) = told("a", "b", "a")
+OTHER, THIRD = (Judge(type(name, (type(scripted()),), {})()) for name in ("Other", "Third"))
+
+
+@each(
+    ("votes", "judges", "rate", "reason"),
+    [
+        ("aba", [ONE, ONE, ONE], "0.67", "2 of 3 draws"),
+        ("ab", [ONE, ONE], "0.50", "1 of 2 draws: a, b"),
+        ("aa", [OTHER, THIRD], "1.00", "2 of 2 votes"),
+        ("ab", [OTHER, THIRD], "0.50", "1 of 2 votes; Other(): a; Third(): b"),
+        ("aba", [ONE, OTHER, TWO], "0.67", "2 of 3 votes; Other(): b"),
+        ("abba", [OTHER, OTHER, THIRD, THIRD], "0.50", "2 of 4 votes; Other(): a; Other(): b; Third(): b; Third(): a"),
+    ],
+)
+def test_the_rate_counts_the_most_frequent_vote_and_names_the_judges_that_disagree(votes, judges, rate, reason):
+    (finding,) = told(*votes, judges=judges)
     assert (finding.kind, finding.number, finding.text) == ("agreement", 4, "text")
-    assert (finding.verdict, finding.reason) == ("0.67", "2 of 3 draws")
-
-
-def test_of_several_judges_those_who_say_otherwise_are_named():
-    other = Judge(type("Other", (type(scripted()),), {})())
-    (finding,) = told("a", "b", "a", judges=[ONE, other, TWO])
-    assert finding.reason == "2 of 3 votes; Other(): b"
+    assert (finding.verdict, finding.reason) == (rate, reason)
 
 
 def test_without_a_majority_every_vote_is_named():
     (finding,) = told("a", "b", "c", judges=[ONE, TWO, THREE])
     assert finding.verdict == "0.33"
     assert [vote for vote in "abc" if f": {vote}" in finding.reason] == ["a", "b", "c"]
+
+
+class Aspect(BaseModel):
+    """Part of an answer that a label names."""
+
+    aspect: Literal["tone", "form"]
+    ok: bool
+
+
+class Flag(BaseModel):
+    """Part of an answer without a name."""
+
+    reason: str = ""
+    ok: bool
+
+
+def flags(*values, kind=Flag, **fields):
+    return [kind(ok=value, **fields) for value in values]
+
+
+@each(
+    ("kind", "votes", "decided", "rates"),
+    [
+        (
+            list[Aspect],
+            [[Aspect(aspect="tone", ok=True), Aspect(aspect="form", ok=False)]] * 2
+            + [[Aspect(aspect="form", ok=False), Aspect(aspect="tone", ok=True)]],
+            [Aspect(aspect="tone", ok=True), Aspect(aspect="form", ok=False)],
+            [(f"field[{name}].{field}", "1.00") for name in ("tone", "form") for field in ("aspect", "ok")],
+        ),
+        (
+            list[Flag],
+            [flags(True, False), flags(True, True), flags(False, False)],
+            flags(True, False),
+            [("field[1].ok", "0.67"), ("field[2].ok", "0.67")],
+        ),
+        (
+            list[Item],
+            [flags(True, False, kind=Item, statement=7), flags(True, True, kind=Item, statement=7)] * 2
+            + [flags(True, False, kind=Item, statement=7)],
+            flags(True, False, kind=Item, statement=7),
+            [
+                *(("field[1].statement", "1.00"), ("field[1].ok", "1.00")),
+                *(("field[2].statement", "1.00"), ("field[2].ok", "0.60")),
+            ],
+        ),
+        (
+            list[Literal["p", "q"]],
+            [["p", "q"], ["q"], ["q", "p"]],
+            ["p", "q"],
+            [("field: q", "1.00"), ("field: p", "0.67")],
+        ),
+        (
+            Flag | bool,
+            [Flag(reason="a", ok=True), Flag(reason="b", ok=True), False],
+            Flag(reason="a", ok=True),
+            [("field", "0.67")],
+        ),
+        (Flag | bool, [Flag(ok=True), Flag(ok=False), False], UNDECIDED, [("field", "0.33")]),
+    ],
+)
+def test_what_is_compared_has_a_name_and_the_rate_of_its_votes(kind, votes, decided, rates):
+    answer, counted = create_model("Answer", field=(kind, ...)), AnswerVotes()
+    joined = counted.answer([answer(field=vote) for vote in votes]).field
+    if decided is UNDECIDED:
+        assert counted.is_undecided
+    else:
+        assert sorted(joined, key=repr) == sorted(decided, key=repr) if isinstance(decided, list) else joined == decided
+    findings = list(counted.findings([Voter(ONE, draw) for draw in range(len(votes))]))
+    assert [finding.number for finding in findings] == list(range(1, len(findings) + 1))
+    assert sorted((finding.text, finding.verdict) for finding in findings) == sorted(rates)
+
+
+def test_the_votes_on_an_element_say_whether_each_list_has_it():
+    answer, counted = create_model("Answer", words=(list[Literal["p", "q"]], ...)), AnswerVotes()
+    counted.answer([answer(words=["p", "q"]), answer(words=["q"])])
+    reasons = {finding.text: finding.reason for finding in counted.findings([Voter(OTHER, 0), Voter(THIRD, 0)])}
+    assert reasons == {"words: q": "2 of 2 votes", "words: p": "1 of 2 votes; Other(): true; Third(): false"}
+
+
+@each("reducer", [None, "majority", "median", "mean", lambda votes: votes[0]])
+def test_one_vote_decides_alone(reducer):
+    kind = create_model("Answer", grade=(int, ...), flags=(list[bool], ...), items=(list[Item], ...))
+    vote = kind(grade=2, flags=[True, False], items=flags(True, False, kind=Item, statement=1))
+    counted = AnswerVotes(reducer)
+    assert (counted.answer([vote]), counted.is_undecided) == (vote, False)
+    assert list(counted.findings([Voter(ONE, 0)])) == []
