@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field
@@ -314,7 +314,7 @@ class CandidateStep(Stage[Candidate]):
         step: JudgeStep | None = None,
     ) -> Operation[Any]:
         """Send the request of `model_step`, or of another step, in the language of the passage; see `ask_step`."""
-        return ask_step(step or self.model_step, inputs, state.drawn_text, objection)
+        return ask_step(step or cast(JudgeStep, self.model_step), inputs, state.drawn_text, objection)
 
     def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
         return state if state.rejected else super()._do(state, config)
@@ -324,7 +324,7 @@ class CandidateStep(Stage[Candidate]):
 
 
 def ask_step(
-    step: JudgeStep | None, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None
+    step: JudgeStep, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 
@@ -340,12 +340,9 @@ def ask_step(
         The first answer without a problem. If there is none: the `Objection` to the last answer that fits the schema.
 
     Raises:
-        TypeError: if `step` is None.
         JudgeOutputError: if no call gives an answer without a problem, and the problem with the last answer that fits
             the schema is a str, or no answer fits the schema.
     """
-    if step is None:
-        raise TypeError("a step without a model_step cannot call a model: build the step with of(prompt, judge)")
     last: list[Objection] = []
 
     def problem(answer: Any) -> str | None:

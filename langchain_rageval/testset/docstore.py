@@ -393,7 +393,7 @@ def _source_of(document: Document, unnamed: str = "") -> str:
 def _id_of_piece(piece: Document, document: Document, *, alone: bool) -> str:
     """Return the id of a piece: its own, or one derived from that of its document; "" if there is neither."""
     own, of_document = chunk_id(piece), chunk_id(document)
-    if own is not None and own != of_document:
+    if own not in (None, of_document, chunk_id({"metadata": document.metadata})):  # a splitter copies the metadata
         return str(own)
     if of_document is None:
         return ""

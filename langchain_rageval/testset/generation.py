@@ -225,7 +225,7 @@ class Generation:
             self.stop_reason = Reason.BUDGET_SPENT
         elif self._failures >= _MOST_FAILURES:
             self.stop_reason = f"the last {self._failures} attempts failed"
-        elif self.scheduler.hopeless:
+        else:
             self.stop_reason = self.scheduler.hopeless
         self._last_results.clear()
         self._known = len(self._accepted)

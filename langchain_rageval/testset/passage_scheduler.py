@@ -136,8 +136,6 @@ class PassageScheduler:
         question holds the accepted simple question of a tree (questions about one fact), from which the question of the
         row has to be evolved. Rows for which there is no passage are left out of the round.
         """
-        if self.hopeless:
-            return {}
         self._drop_unreachable()
         self._give_up()
         self._replant()

@@ -17,6 +17,7 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.testset.candidate import (
     SIMPLE,
@@ -217,14 +218,14 @@ _YES_OR_NO = frozenset(("yes", "no", "да", "нет"))  # a statement with the 
 class AnswerCheck(CandidateStep):
     """Step that rejects a candidate unless its passages support each sentence of its reference answer."""
 
+    model_step: JudgeStep
+
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic whether the passages support each sentence of the answer; reject the candidate if not.
 
         One call; no call for an unanswerable question. The sentences of the passages that the critic cites become the
         `evidence`.
         """
-        if self.model_step is None:
-            raise TypeError("AnswerCheck needs model_step, which asks a critic, got None: use check_answer(critic)")
         question, sentences = state.standalone_question, split_sentences(state.reference or "")
         said = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
         statements = [f"{question} {s}" if {*words_of(s)} <= _YES_OR_NO else s for s in said]

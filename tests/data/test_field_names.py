@@ -35,60 +35,54 @@ def an_example(inputs: dict[str, Any], outputs: dict[str, Any] | None = None, **
     return Example(id=uuid4(), dataset_id=uuid4(), inputs=inputs, outputs=outputs, **more)
 
 
-def test_inputs_and_outputs_may_be_bare_texts():
-    found = read_fields({"inputs": "q", "outputs": "a", "reference_outputs": "r", "context": "c"})
-    assert found == {"question": "q", "answer": "a", "references": ["r"], "contexts": ["c"], "metadata": {}}
+TOLD = [HumanMessage("q"), AIMessage("a")]
+FOUND = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[PARIS]), AIMessage("a")]
+NOT_FOUND = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[]), AIMessage("a")]
+TWO = [HumanMessage("1?"), AIMessage("1."), HumanMessage("q")]
+WITH_ID = {"contexts": [PARIS.page_content], "context_ids": ["d1"]}
+AS_REFERENCE = {"reference_contexts": [PARIS.page_content], "reference_context_ids": ["d1"]}
 
 
-def test_a_dict_of_one_unknown_key_gives_its_value():
-    found = read_fields({"inputs": {"text": "q"}, "outputs": {"generation": "a"}, "reference_outputs": {"gold": "r"}})
-    assert found == {"question": "q", "answer": "a", "references": ["r"], "metadata": {}}
+@each(
+    ("record", "fields"),
+    [
+        ({"inputs": "q", "outputs": "a", "context": "c"}, {"answer": "a", "contexts": ["c"]}),
+        ({"inputs": "q", "reference_outputs": "r"}, {"references": ["r"]}),
+        ({"inputs": {"text": "q"}, "outputs": {"generation": "a"}}, {"answer": "a"}),
+        ({"question": "q", "reference_outputs": {"gold": "r"}}, {"references": ["r"]}),
+        ({"question": "q", "reference_outputs": {"contexts": [PARIS]}}, AS_REFERENCE),
+        ({"question": "q", "reference_outputs": {"answer": "r"}}, {"references": ["r"]}),
+        ({"question": "q", "outputs": {"label": 1, "split": "x"}}, {"metadata": {"label": 1, "split": "x"}}),
+        ({"question": "q", "outputs": {"messages": [AIMessage("a")]}}, {"answer": "a"}),
+        ({"messages": TWO}, {"history": [{"role": "user", "text": "1?"}, {"role": "assistant", "text": "1."}]}),
+        ({"messages": [HumanMessage("q"), AIMessageChunk("a")], "context": [PARIS]}, {"answer": "a", **WITH_ID}),
+        ({"messages": TOLD, "documents": [PARIS]}, {"answer": "a", **WITH_ID}),
+        ({"messages": NOT_FOUND}, {"answer": "a", "contexts": []}),
+        ({"messages": TOLD}, {"answer": "a"}),
+        ({"question": "q", "metadata": {"level": 1}, "t": 2, "empty": None}, {"metadata": {"t": 2, "level": 1}}),
+        ({"input": "i", "question": "q"}, {"metadata": {"input": "i"}}),
+        ({"input": "q", "question": None}, {}),
+        ({"question": "q", "contexts": PARIS}, {"contexts": [PARIS.page_content]}),
+        ({"question": "q", "context": [LYON, ANONYMOUS]}, {"contexts": [LYON.page_content, ANONYMOUS.page_content]}),
+        ({"question": "q", "context": []}, {"contexts": []}),
+        ({"question": "q", "context": [PARIS], "context_ids": [7]}, {**WITH_ID, "context_ids": ["7"]}),
+        ({"id": 7, "question": "q"}, {"id": "7"}),
+        ({"id": UUID(int=1), "question": "q"}, {"id": str(UUID(int=1))}),
+        ({"question": "q", "relevance": {1: 2, "2": None, "3": np.int64(0)}}, {"relevance": {"1": 2, "3": 0}}),
+    ],
+)
+def test_fields_are_read_under_the_names_of_other_libraries(record, fields):
+    assert read_fields(record) == {"question": "q", "metadata": {}, **fields}
 
 
-def test_all_fields_in_reference_outputs_are_references():
-    outputs = {"answer": "r", "contexts": [PARIS]}
-    found = read_fields({"question": "q", "reference_outputs": outputs})
-    assert found["references"] == ["r"]
-    assert found["reference_contexts"] == [PARIS.page_content]
-    assert found["reference_context_ids"] == ["d1"]
-    assert "contexts" not in found
-
-
-def test_outputs_without_any_known_name_go_to_the_metadata():
-    found = read_fields({"question": "q", "outputs": {"label": 1, "split": "x"}})
-    assert found == {"question": "q", "metadata": {"label": 1, "split": "x"}}
+def test_documents_of_tools_precede_those_of_the_state():
+    assert read_fields({"messages": FOUND, "context": [LYON]})["contexts"] == [PARIS.page_content]
 
 
 @pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
 def test_a_list_without_any_known_role_is_not_a_conversation(messages):
     with pytest.raises(SampleError, match="question"):
         Sample.parse({"messages": messages})
-
-
-def test_messages_without_a_question_still_hold_the_answer():
-    found = read_fields({"question": "q", "outputs": {"messages": [AIMessage("a")]}})
-    assert (found["question"], found["answer"]) == ("q", "a")
-
-
-def test_an_ai_message_before_the_last_question_is_no_answer():
-    assert "answer" not in read_fields({"messages": [HumanMessage("1?"), AIMessage("1."), HumanMessage("2?")]})
-
-
-@pytest.mark.parametrize("name", ["context", "documents"])
-def test_langgraph_state_gives_the_contexts_when_no_tool_returned_documents(name):
-    found = read_fields({"messages": [HumanMessage("q"), AIMessageChunk("a")], name: [PARIS]})
-    assert (found["answer"], found["contexts"]) == ("a", [PARIS.page_content])
-
-
-def test_documents_of_tools_go_before_those_of_the_state():
-    messages = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[PARIS]), AIMessage("a")]
-    assert read_fields({"messages": messages, "context": [LYON]})["contexts"] == [PARIS.page_content]
-
-
-def test_a_tool_that_found_no_documents_is_an_answer_and_no_tool_is_none():
-    empty = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[]), AIMessage("a")]
-    assert read_fields({"messages": empty})["contexts"] == []
-    assert "contexts" not in read_fields({"messages": [HumanMessage("q"), AIMessage("a")]})
 
 
 def test_a_run_gives_question_answer_and_contexts():
@@ -228,42 +222,10 @@ def test_none_nan_and_their_like_are_missing(missing):
     assert read_fields({"question": "q", "answer": missing, "topic": missing}) == {"question": "q", "metadata": {}}
 
 
-def test_unknown_keys_go_to_the_metadata_beside_what_is_there():
-    found = read_fields({"question": "q", "topic": "t", "metadata": {"level": 1}, "empty": None})
-    assert found["metadata"] == {"topic": "t", "level": 1}
-
-
-def test_question_wins_over_input_which_is_kept_as_metadata():
-    assert read_fields({"input": "i", "question": "q"}) == {"question": "q", "metadata": {"input": "i"}}
-    assert read_fields({"input": "i", "question": None}) == {"question": "i", "metadata": {}}
-
-
 def test_documents_in_the_metadata_become_data_that_can_be_written():
     sample = Sample.parse({"question": "q", "events": [AIMessage("\ud800")], "scores": {"d": np.float64(0.5)}})
     assert sample.metadata["events"][0]["content"] == "\ufffd"
     assert Sample.model_validate_json(sample.model_dump_json()) == sample
-
-
-def test_a_str_under_context_is_one_context_and_a_document_is_one_anywhere():
-    assert read_fields({"question": "q", "context": "c"})["contexts"] == ["c"]
-    assert read_fields({"question": "q", "contexts": PARIS})["contexts"] == [PARIS.page_content]
-
-
-def test_ids_are_taken_from_documents_only_if_all_have_one():
-    assert "context_ids" not in read_fields({"question": "q", "context": [PARIS, ANONYMOUS]})
-    assert "context_ids" not in read_fields({"question": "q", "context": []})
-    told = read_fields({"question": "q", "context": [PARIS], "context_ids": [7]})
-    assert told["context_ids"] == ["7"]
-
-
-def test_an_id_may_be_an_int_or_a_uuid():
-    assert read_fields({"id": 7, "question": "q"})["id"] == "7"
-    assert read_fields({"id": UUID(int=1), "question": "q"})["id"] == str(UUID(int=1))
-
-
-def test_grades_that_are_missing_are_left_out():
-    relevance = {1: 2, "d2": None, "d3": np.int64(0)}
-    assert read_fields({"question": "q", "relevance": relevance})["relevance"] == {"1": 2, "d3": 0}
 
 
 def test_fields_map_names_and_dotted_paths_before_all_known_names():

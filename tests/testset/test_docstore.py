@@ -15,7 +15,6 @@ from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_text_splitters import CharacterTextSplitter, RecursiveCharacterTextSplitter, TextSplitter
 
 from langchain_rageval import HashingEmbeddings, Sample
-from langchain_rageval.data.documents import to_documents
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.retry import RetryPolicy
@@ -466,19 +465,24 @@ def ids_of(documents, **options):
     return [passage.id for passage in Docstore(documents, **options).passages]
 
 
-@pytest.mark.parametrize("splitter", [None, False, BY_LINES])
-def test_a_document_that_is_one_passage_keeps_its_id(splitter):
-    documents = [Document("Поле и щавель.", id="d1"), Document("Кирпич и глина.", id="d2")]
-    assert ids_of(documents, splitter=splitter) == ["d1", "d2"]
+class Chunk:
+    id, text = "o1", "Поле."
 
 
-@pytest.mark.parametrize("key", ["chunk_id", "id", "_id", "doc_id"])
-def test_the_id_may_be_in_the_metadata(key):
-    assert ids_of([Document("Поле.", metadata={key: 7, "source": "a"})], splitter=False) == ["7"]
-
-
-def test_the_own_id_precedes_one_in_the_metadata():
-    assert ids_of([Document("Поле.", id="own", metadata={"id": "other"})], splitter=False) == ["own"]
+@each(
+    ("documents", "ids"),
+    [
+        ([Document("Поле и щавель.", id="d1"), Document("Кирпич и глина.", id="d2")], ["d1", "d2"]),
+        *(([Document("Поле.", metadata={key: 7})], ["7"]) for key in ("chunk_id", "id", "_id", "doc_id")),
+        ([Document("Поле.", id="own", metadata={"id": "other"})], ["own"]),
+        ([Document("Поле.", metadata={"source": "a"})], ["07c4602a3cf2269f"]),  # a hash that does not change
+        ([{"id": "r1", "text": "Кирпич."}], ["r1"]),
+        ([Chunk(), Document("Щавель.", id="d")], ["o1", "d"]),
+    ],
+)
+@each("splitter", [None, False, BY_LINES])
+def test_a_document_that_is_one_passage_keeps_its_id(documents, ids, splitter):
+    assert ids_of(documents, splitter=splitter) == ids
 
 
 def test_passages_of_a_split_document_derive_from_its_id_and_text():
@@ -492,19 +496,6 @@ def test_an_id_that_chunks_share_is_made_distinct():
     documents = [Document("Поле.", metadata={"doc_id": "d"}), Document("Щавель.", metadata={"doc_id": "d"})]
     first, second = ids_of(documents, splitter=False)
     assert (first, second.startswith("d#")) == ("d", True)
-
-
-def test_passages_without_an_id_have_a_hash_that_does_not_change():
-    assert ids_of([Document("Поле.", metadata={"source": "a"})]) == ["07c4602a3cf2269f"]
-
-
-def test_records_and_objects_keep_their_ids():
-    class Chunk:
-        id = "o1"
-        text = "Поле."
-
-    assert [document.id for document in to_documents([Chunk(), Document("Щавель.", id="d")])] == ["o1", "d"]
-    assert ids_of([{"id": "r1", "text": "Кирпич."}], splitter=False) == ["r1"]
 
 
 def test_contexts_without_own_ids_have_those_of_their_metadata():

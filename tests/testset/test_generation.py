@@ -98,8 +98,8 @@ def test_a_feedback_of_markup_and_control_characters_does_not_disturb_the_progre
     writer = Writer(QuestionReview=lambda *_: no)
     generator(writer, {"simple": 1}, progress=True, max_rewrites=0).generate(documents(4), size=1)
     shown = capsys.readouterr().err
-    assert live or "last: [/b] [red]{нет} \ufffd[2J\ufffdточки" in shown
-    line = "[/b] [red]{нет} \ufffd[2J\ufffdточки)"
+    assert live or "last: [/b] [red]{нет} \ufffd[2Jточки" in shown
+    line = "[/b] [red]{нет} \ufffd[2Jточки)"
     rejections = [record.message for record in caplog.records if "question rejected" in record.message]
     assert rejections
     assert all(message.endswith(line) for message in rejections)
