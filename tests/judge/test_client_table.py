@@ -8,12 +8,25 @@ from types import SimpleNamespace
 import pytest
 from helpers.each import each
 from helpers.scripted import Scripted
-from langchain_core.runnables import ConfigurableField
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_gigachat import GigaChat
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge
-from langchain_rageval.judge.ladder import client_family, family_of, is_format_refused
+from langchain_rageval.judge.ladder import (
+    client_family,
+    family_of,
+    is_format_refused,
+    is_log_probability_refused,
+    is_sync_only,
+    is_temperature_refused,
+    may_retry,
+    output_limit,
+    own_tries,
+    without_fallbacks,
+    without_temperature,
+)
 from langchain_rageval.run.retry import is_transient, status_of
 
 SCHEMA = {"title": "Statements", "description": "Short statements.", "type": "object", "properties": {}}
@@ -107,6 +120,14 @@ def test_models_of_one_class_behind_a_wrapper_keep_their_rungs():
     assert Judge(both)._endpoint.rungs == ["json_schema", "function_calling", "prompt"]
 
 
+def test_of_models_with_different_bodies_only_the_rungs_that_send_a_body_are_left_out():
+    openai = [ChatOpenAI(model="m", api_key=KEY, extra_body={"top_k": number}) for number in (1, 2)]
+    assert Judge(openai[0].with_fallbacks(openai[1:]))._endpoint.rungs == ["function_calling", "prompt"]
+    anthropic = client("ChatAnthropic")
+    other = type(anthropic)(replies=[]).bind(extra_body={"top_k": 1})
+    assert Judge(anthropic.with_fallbacks([other]))._endpoint.rungs == ["json_schema", "function_calling", "prompt"]
+
+
 def test_configurable_models_have_the_rungs_of_their_default_model():
     openai = ChatOpenAI(model="m", api_key=KEY)
     fields = openai.configurable_fields(model_name=ConfigurableField(id="name"))
@@ -155,3 +176,128 @@ def test_an_unknown_keyword_or_value_is_a_refusal_by_the_client():
     assert is_format_refused(TypeError("create() got an unexpected keyword argument 'output_config'"))
     assert is_format_refused(ValueError("The following model_kwargs are not used by the model: ['response_format']"))
     assert not is_format_refused(ValueError("Requested tokens (5000) exceed context window of 4096"))
+
+
+class Limited(Scripted):
+    """A client with a limit of its replies, a temperature and retries of its own."""
+
+    max_tokens: object = None
+    model_kwargs: object = None
+    extra_body: object = None
+    temperature: float | None = None
+    max_retries: int | None = None
+
+
+@each(
+    ("model", "limit"),
+    [
+        *((Limited(max_tokens=value), None) for value in (None, 0, -1, True, "9")),
+        (Limited(max_tokens=1), ("max_tokens", 1)),
+        (Limited(max_tokens=9).bind(max_tokens=5), ("max_tokens", 5)),
+        (Limited(max_tokens=9).bind(max_completion_tokens=5), ("max_completion_tokens", 5)),
+        (Limited(max_tokens=9, model_kwargs={"max_length": 7}), ("max_length", 7)),
+        (Limited(max_tokens=9, extra_body={"n_predict": 6}), ("n_predict", 6)),
+        (Limited(max_tokens=9).with_fallbacks([Limited(max_tokens=3)]), ("max_tokens", 9)),
+    ],
+)
+def test_the_limit_of_a_reply_is_the_first_positive_number_of_the_options_and_settings(model, limit):
+    assert output_limit(model) == limit
+
+
+def openai(**options):
+    return ChatOpenAI(model="m", api_key=KEY, **options)
+
+
+@each(
+    ("model", "tries", "retries"),
+    [
+        (openai(), 3, True),  # the client's own default is two retries
+        (openai(max_retries=0), 1, False),
+        (openai(max_retries=5), 6, True),
+        (openai(max_retries=0).with_retry(), 1, True),
+        (openai(max_retries=4).with_fallbacks([openai(max_retries=1)]), 5, True),
+        (openai(max_retries=1).with_fallbacks([openai(max_retries=4)]), 5, True),
+        (Limited(), 1, True),  # another client's default is unknown
+        (Limited(max_retries=0), 1, False),
+        (Scripted(), 1, True),
+        (RunnableLambda(lambda messages: ""), 1, True),
+    ],
+)
+def test_the_retries_of_a_client_are_known_from_its_settings(model, tries, retries):
+    assert (own_tries(model), may_retry(model)) == (tries, retries)
+
+
+async def in_a_loop(messages):
+    return ""
+
+
+FUNCTION_OF_BOTH = RunnableLambda(lambda messages: "", afunc=in_a_loop)
+
+
+@each(
+    ("model", "sync_only"),
+    [
+        (FakeListChatModel(responses=[]), False),
+        (Scripted(), True),
+        (RunnableLambda(lambda messages: ""), True),
+        (RunnableLambda(in_a_loop), False),
+        (FUNCTION_OF_BOTH, False),
+        (Scripted().with_fallbacks([RunnableLambda(lambda messages: "")]), True),
+        (Scripted().with_fallbacks([FakeListChatModel(responses=[])]), False),
+        (FakeListChatModel(responses=[]).with_fallbacks([Scripted()]), False),
+        (Scripted() | (lambda message: message), False),
+    ],
+)
+def test_a_model_is_sync_only_if_all_that_it_may_call_are(model, sync_only):
+    assert is_sync_only(model) == sync_only
+
+
+@each("is_bound", [False, True])
+@each(("own", "bound"), [(None, None), (0.5, None), (None, 0.0), (0.5, 0.7)])
+def test_only_a_temperature_that_is_set_is_removed(own, bound, is_bound):
+    model = Limited(temperature=own)
+    wrapped = model.bind(stop=["x"], temperature=bound).bind(seed=1) if is_bound else model
+    changed = without_temperature(wrapped)
+    if own is None and (bound is None or not is_bound):
+        assert changed is wrapped
+    else:
+        inner = changed.bound if is_bound else changed
+        assert (inner.temperature, model.temperature) == (None, own)
+        assert not is_bound or changed.kwargs == {"stop": ["x"], "seed": 1}
+    runnable = RunnableLambda(lambda messages: "")
+    assert without_temperature(runnable) is runnable
+
+
+def test_only_fallbacks_are_removed():
+    model, other = Scripted(), Scripted()
+    for plain in (model, model.bind(seed=1), model.bind(seed=1).bind(stop=["x"]), model.with_retry()):
+        assert without_fallbacks(plain) is plain
+    assert without_fallbacks(model.with_fallbacks([other]).with_fallbacks([other])) is model
+    bound = without_fallbacks(model.with_fallbacks([other]).bind(seed=1))
+    assert (bound.bound, bound.kwargs) == (model, {"seed": 1})
+
+
+class Refusal(Exception):
+    """An error with a status."""
+
+    def __init__(self, message, status_code):
+        super().__init__(message)
+        self.status_code = status_code
+
+
+@each(
+    ("error", "log_probabilities", "temperature"),
+    [
+        *((Refusal("no logprobs", status), True, False) for status in (400, 403, 422)),
+        *((Refusal("Log probabilities, temperature", status), False, False) for status in (401, 429, 500, None)),
+        (Refusal("no log-probs at this temperature", 400), True, True),
+        (Refusal("Temperature", 422), False, True),
+        (Refusal("no", 400), False, False),
+        *((kind("logprobs, temperature"), True, False) for kind in (TypeError, ValueError)),
+        *((kind("logprobs, temperature"), False, False) for kind in (RuntimeError, KeyError)),
+        (ValueError("temperature"), False, False),
+    ],
+)
+def test_what_a_server_refused_is_known_from_its_status_and_message(error, log_probabilities, temperature):
+    assert is_log_probability_refused(error) == log_probabilities
+    assert is_temperature_refused(error) == temperature

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_openai import ChatOpenAI
 
 from langchain_rageval.errors import ConfigError, message_of
-from langchain_rageval.judge.ladder import own_tries
 from langchain_rageval.run.drivers import adrive
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import (
@@ -36,11 +34,6 @@ from langchain_rageval.run.run import Run
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
-
-
-@each(("options", "tries"), [({}, 3), ({"max_retries": 0}, 1), ({"max_retries": 5}, 6)])
-def test_the_retries_of_a_client_count_among_the_requests_of_a_call(options, tries):
-    assert own_tries(ChatOpenAI(model="m", api_key="sk-test", **options)) == tries
 
 
 def from_openai(status, **headers):
