@@ -362,7 +362,7 @@ class _SchemaError(ValueError):
     """Valid JSON that does not fit the class; `distance` is smaller the deeper in the value the errors are."""
 
     def __init__(self, error: ValidationError) -> None:
-        details = error.errors(include_url=False, include_context=False)
+        details = error.errors()
         self.distance = -max(len(detail["loc"]) for detail in details), len(details)
         shown = [_describe_detail(detail) for detail in details[:_SHOWN_ERRORS]]
         more = [f"and {len(details) - len(shown)} more"] if len(details) > len(shown) else []

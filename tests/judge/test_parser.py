@@ -22,7 +22,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.judge.reply import reply_texts
+from langchain_rageval.judge.reply import CutOffReply, reply_texts
 from langchain_rageval.prompts.answer_schemas import Statements
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -226,12 +226,17 @@ def test_a_reply_that_ended_by_itself_is_read(metadata):
     assert PARSER.read_message(AIMessage(ONE, response_metadata=metadata)) == WANTED
 
 
+STOPS = ("finish_reason", "stop_reason", "done_reason")
+
+
 def test_an_unknown_stop_reason_refuses_lists_only():
     unknown = AIMessage('{"question": "?", "noncommittal": 0}', response_metadata={"finish_reason": "abort"})
     assert StrictJsonOutputParser(RegeneratedQuestion).read_message(unknown).question == "?"
     with pytest.raises(OutputParserException) as caught:
         PARSER.read_message(AIMessage(ONE, response_metadata={"finish_reason": "abort"}))
     assert str(caught.value) == "the model stopped for an unknown reason (abort), so that a list may be incomplete"
+    with pytest.raises(OutputParserException, match=r"unknown reason \(abort, weird, worn\)"):
+        PARSER.read_message(AIMessage(ONE, response_metadata=dict(zip(STOPS, ("worn", "abort", "weird"), strict=True))))
 
 
 @pytest.mark.parametrize(
@@ -241,6 +246,48 @@ def test_an_unknown_stop_reason_refuses_lists_only():
 def test_a_refusal_is_an_error(message):
     with pytest.raises(OutputParserException, match="refused"):
         PARSER.read_message(message)
+
+
+def usage(reasoning, output):
+    details = {} if reasoning is None else {"output_token_details": {"reasoning": reasoning}}
+    return {"input_tokens": 9, "output_tokens": output, "total_tokens": 9 + output, **details}
+
+
+THOUGHTS_ONLY, CUT_OFF, EMPTY = True, False, "this is not JSON"
+
+
+@each(
+    ("text", "stop", "reasoning", "output", "expected"),
+    [
+        *(("", None, *tokens, THOUGHTS_ONLY) for tokens in [(1, 1), (9, 10), (10, 10), (180, 200)]),
+        *(("", None, *tokens, EMPTY) for tokens in [(0, 0), (None, 0), (None, 1), (0, 1), (8, 10), (179, 200)]),
+        ("", "stop", 10, 10, EMPTY),
+        *((ONE, stop, 195, 200, WANTED) for stop in (None, "stop")),
+        *((" ", "length", *tokens, THOUGHTS_ONLY) for tokens in [(1, 200), (200, 200)]),
+        *((" ", "length", *tokens, CUT_OFF) for tokens in [(0, 200), (None, 200)]),
+        (ONE[:20], "length", 100, 200, CUT_OFF),
+        (f"<think>So.</think>{ONE[:20]}", "length", None, 200, CUT_OFF),
+        *(
+            (f"<{tag}>So {{", "length", None, 200, THOUGHTS_ONLY)
+            for tag in ("think", "thinking", "THOUGHT", "reasoning")
+        ),
+    ],
+)
+def test_a_reply_of_thoughts_only_is_distinguished_from_a_short_and_from_a_cut_off_one(
+    text, stop, reasoning, output, expected
+):
+    message = AIMessage(text, response_metadata={"finish_reason": stop}, usage_metadata=usage(reasoning, output))
+    if expected is WANTED:
+        assert PARSER.read_message(message) == WANTED
+        return
+    with pytest.raises(OutputParserException) as caught:
+        PARSER.read_message(message)
+    assert isinstance(caught.value, CutOffReply) == (expected is not EMPTY)
+    if expected is EMPTY:
+        assert str(caught.value) == "the reply is empty"
+    else:
+        assert (caught.value.only_thoughts, caught.value.output_tokens) == (expected, output)
+        assert caught.value.llm_output == text
 
 
 def test_nothing_in_place_of_a_message_is_an_error():
@@ -531,6 +578,24 @@ def test_the_providers_spelling_of_a_tool_call_is_read_only_if_it_says_the_same(
     raw = {"id": "1", "type": "function", "function": {"name": "Names", "arguments": spelled}}
     message = AIMessage("", tool_calls=[call], additional_kwargs={"tool_calls": [raw]})
     assert next(iter(reply_texts(message))).text == '{"names": ["a"]}'
+
+
+@each("raw", [None, "x", {}, [None], ["x"], [{"id": "1"}], [{"id": "1", "function": "f"}], [{"function": {}}]])
+def test_a_providers_tool_call_in_another_form_is_ignored(raw):
+    message = AIMessage("", tool_calls=[call("Verdicts", json.loads(ONE))], additional_kwargs={"tool_calls": raw})
+    assert PARSER.read_message(message) == WANTED
+
+
+def test_of_several_pieces_the_message_is_about_the_one_that_fits_the_schema_most_deeply():
+    class Page(BaseModel):
+        items: list[Verdict]
+        size: int
+
+    deep = {"items": [{"statement": 1, "reason": "", "verdict": "maybe"}], "size": "big"}
+    for other in ({"items": ["x"], "size": 1}, {"items": "x", "size": 1}, {"foo": 1}):
+        for pieces in ((deep, other), (other, deep)):
+            problem = refusal_of(Page, " or ".join(map(json.dumps, pieces)))
+            assert problem.startswith("the JSON does not fit the schema: items.0.verdict: "), pieces
 
 
 def corrupted(text):

@@ -130,7 +130,15 @@ def test_escaped_marks_of_markdown_are_the_marks():
 def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
     for text in ('{"a": 1}}', '```json\n{"a": 1}}\n```', '{"a": 1}\n}'):
         assert json_spans(text) == ['{"a": 1}']
-    for text in ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more', '</think>{"a": 1}]'):
+    for text in (
+        '{"a": 1}}}',
+        '{"a": 1}]',
+        '{"a": 1}}, {"a": 2}',
+        '{"a": 1}} and more',
+        '</think>{"a": 1}]',
+        '{note} {"a": 1}]',
+        '{"a": 1} {b} ]',
+    ):
         with pytest.raises(CutOff, match="more brackets close than open"):
             json_spans(text)
 
@@ -271,6 +279,9 @@ def test_only_a_list_of_objects_becomes_the_only_field():
     for value, schema in (([], SCHEMA), (["a"], SCHEMA), ([ITEM, 1], SCHEMA), (["a"], strict_schema(Statements))):
         assert as_field(value, schema, "object") is None
     assert as_field([{"reason": "r", "verdict": True}], strict_schema(AspectVerdict), "object") is None
+    assert as_field(["a", {"text": "b"}], strict_schema(Statements), "string") == {"statements": ["a", {"text": "b"}]}
+    for items in (["a", 1], [1, "a"], [ITEM]):
+        assert as_field(items, strict_schema(Statements), "string") is None
 
 
 def test_a_bare_list_of_texts_is_the_only_field_but_not_under_another_name():
@@ -279,6 +290,7 @@ def test_a_bare_list_of_texts_is_the_only_field_but_not_under_another_name():
     for reply in ('[{"statement": "a"}, {"text": "b"}]', '{"statements": ["a", {"statement": "b"}]}'):
         assert read(reply) == Statements(statements=["a", "b"])
     others = ('[{"error": "a"}]', '{"statements": [{"text": "a", "kind": "b"}]}', '{"statements": [{"text": ["a"]}]}')
+    others = (*others, json.dumps({"statements": '["a"] // b'}), json.dumps({"statements": '// b ["a"]'}))
     for reply in ('["a", 1]', "[]", '{"facts": ["a"]}', '[["a"]]', *others):
         with pytest.raises(OutputParserException):
             read(reply)
