@@ -1,6 +1,9 @@
 """Fixtures of the command-line tests."""
 
+import json
+
 import pytest
+from helpers.offline import offline
 
 from langchain_rageval.cli.commands import load_commands
 from langchain_rageval.cli.main import run
@@ -42,3 +45,28 @@ def rageval(capsys, request):
         return code, output.out, output.err
 
     return command
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Write samples as JSON lines, or texts as they are, to a file, and return its path."""
+
+    def write(*samples, name="samples.jsonl"):
+        path = tmp_path / name
+        lines = [sample if isinstance(sample, str) else json.dumps(sample, ensure_ascii=False) for sample in samples]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def judged(openai_server, monkeypatch):
+    """Start a server, and return it with the words that name it as the judge."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+
+    def start(reply=offline, **options):
+        server = openai_server(reply, **options)
+        return server, ["--judge", "openai:m", "--base-url", f"{server.url}/v1"]
+
+    return start

@@ -17,22 +17,17 @@ def strict(request):
 
 
 @pytest.fixture
-def samples(tmp_path):
+def samples(written):
     """A file of eighty samples with supported answers."""
-    path = tmp_path / "samples.jsonl"
-    lines = [
-        {"question": f"Что такое товар {n}?", "answer": f"Товар {n} — лампа.", "contexts": [f"Товар {n} — лампа."]}
-        for n in range(80)
-    ]
-    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
-    return path
+    facts = [f"Товар {n} — лампа." for n in range(80)]
+    given = ({"answer": fact, "contexts": [fact]} for fact in facts)
+    return written(*({"question": f"Что такое товар {n}?", **one} for n, one in enumerate(given)))
 
 
 @pytest.fixture
-def audit(openai_server, monkeypatch):
+def audit(judged):
     """A server, and the words that name it as the strong judge."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    server = openai_server(strict)
+    server, _ = judged(strict)
     return server, ["--audit", "openai:strong", "--audit-base-url", f"{server.url}/v1", "--audit-share", "0.25"]
 
 

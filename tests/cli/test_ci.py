@@ -1,11 +1,9 @@
 """`rageval ci`: exit codes, Markdown and JUnit XML, also of runs that fail; applications that are broken are red."""
 
-import json
 import re
 from xml.etree import ElementTree
 
 import pytest
-from helpers.offline import offline
 from helpers.servers.chat import Faults
 
 from langchain_rageval import Report
@@ -14,16 +12,19 @@ QUESTIONS = [f"Когда закрывается касса номер {number}?
 CONTEXT = "Касса закрывается в шесть часов вечера."
 
 
-def write(path, answer, context=CONTEXT):
-    lines = [{"question": one, "answer": answer, "contexts": [context] if context else []} for one in QUESTIONS]
-    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
-    return path
+def answered(answer):
+    return [{"question": one, "answer": answer, "contexts": [CONTEXT]} for one in QUESTIONS]
 
 
 @pytest.fixture
-def baseline(rageval, tmp_path):
+def good(written):
+    """Write good answers."""
+    return written(*answered(CONTEXT))
+
+
+@pytest.fixture
+def baseline(rageval, good, tmp_path):
     """Write the report of a good run."""
-    good = write(tmp_path / "good.jsonl", CONTEXT)
     code, _, _ = rageval("evaluate", good, "--out", tmp_path / "main.jsonl", "--quiet")
     assert code == 0
     return tmp_path / "main.jsonl"
@@ -64,10 +65,10 @@ def junit(tmp_path):
     return cases
 
 
-def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
+def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, good, baseline):
     files = [*outputs(tmp_path), "--html", tmp_path / "p.html", "--out", tmp_path / "new.jsonl"]
     gates = ["--fail-under", "faithfulness=0.8", "--baseline", baseline]
-    code, _, err = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), *gates, *files)
+    code, _, err = rageval("ci", *OFFLINE, good, *gates, *files)
     assert (code, [line for line in err.splitlines() if "from" not in line]) == (0, [])
     assert junit(tmp_path) == {
         ("rageval.faithfulness", "mean at least 0.8"): [],
@@ -85,34 +86,23 @@ def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
     assert "main" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
-BROKEN = {
-    "makes things up": ("Слоны платят по понедельникам.", CONTEXT),
-    "refuses everything": ("Я не знаю.", CONTEXT),
-    "answers nothing": ("", CONTEXT),
-    "prints its error": ("Internal Server Error", CONTEXT),
-    "finds nothing": (CONTEXT, ""),
-}
+def test_a_broken_application_is_red(rageval, tmp_path, written, baseline):
+    """More ways to be broken stand before more gates in tests/report/test_broken_runs.py."""
+    answers = written(*answered("Слоны платят по понедельникам."))
+    for gates in (["--fail-under", "faithfulness=0.8"], ["--baseline", baseline]):
+        assert rageval("ci", *OFFLINE, answers, *gates, *outputs(tmp_path))[0] == 1
+        assert any(junit(tmp_path).values())
+        assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ❌ RAG evaluation: failed\n\n- ")
 
 
-@pytest.mark.parametrize("gate", ["threshold", "baseline"])
-@pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_application_is_red(rageval, tmp_path, baseline, fault, gate):
-    gates = {"threshold": ["--fail-under", "faithfulness=0.8"], "baseline": ["--baseline", baseline]}[gate]
-    code, _, _ = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", *BROKEN[fault]), *gates, *outputs(tmp_path))
-    assert code == 1
-    assert any(junit(tmp_path).values())
-    assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ❌ RAG evaluation: failed\n\n- ")
-
-
-def test_only_a_report_that_is_kept_is_named(rageval, tmp_path):
-    words = ["ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), "--fail-under", "faithfulness=0.8"]
+def test_only_a_report_that_is_kept_is_named(rageval, tmp_path, good):
+    words = ["ci", *OFFLINE, good, "--fail-under", "faithfulness=0.8"]
     assert "written to" not in rageval(*words)[1]
     assert f"Report written to {tmp_path}/new.jsonl" in rageval(*words, "--out", tmp_path / "new.jsonl")[1]
 
 
-def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path):
-    path = tmp_path / "answers.jsonl"
-    path.write_text('{"question": "Когда?", "answer": "В шесть."}\n' * 6, encoding="utf-8")
+def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path, written):
+    path = written(*[{"question": "Когда?", "answer": "В шесть."}] * 6)
     gates = ["--fail-under", "faithfulness=0.8", "--strict"]
     code, _, err = rageval("ci", *OFFLINE, path, *gates, *outputs(tmp_path))
     assert code == 2
@@ -129,10 +119,9 @@ def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(rageval, tmp_path,
     assert len(Report.load(baseline)) == 12
 
 
-def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
+def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path, written):
     hostile = "<script>alert(1)</script> @admin closes #12 | `x` **bold** [a](https://example.org) \x00 </details>"
-    answers = write(tmp_path / "answers.jsonl", hostile)
-    rageval("ci", *OFFLINE, answers, "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
+    rageval("ci", *OFFLINE, written(*answered(hostile)), "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
     markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert "<script" not in markdown
     assert "@admin" not in markdown
@@ -143,49 +132,23 @@ def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
     junit(tmp_path)
 
 
-def many(path, good):
-    """Write 300 answers, the first ones good."""
-    lines = [
-        {
-            "question": f"Когда закрывается касса номер {n}?",
-            "answer": CONTEXT if n < good else "На Луне.",
-            "contexts": [CONTEXT],
-        }
-        for n in range(300)
-    ]
-    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
-    return path
-
-
 @pytest.mark.gate
-@pytest.mark.parametrize(
-    ("good", "gate", "code", "verdicts"),
-    [
-        pytest.param(280, (), 0, {"faithfulness": "no worse"}, marks=pytest.mark.gate),
-        pytest.param(100, (), 1, {"faithfulness": "worse"}, marks=pytest.mark.gate),
-        (
-            280,
-            ("--fail-under", "faithfulness=0.6"),
-            0,
-            {"faithfulness": "passed", "faithfulness against the baseline": "no worse"},
-        ),
-    ],
-)
-def test_a_run_stops_when_the_baseline_and_the_gates_are_decided(rageval, tmp_path, good, gate, code, verdicts):
-    rageval("evaluate", many(tmp_path / "good.jsonl", 280), "--out", tmp_path / "main.jsonl", "--quiet")
-    options = ["--baseline", tmp_path / "main.jsonl", "--margin", "0.1", "--until-decided", *gate]
-    found, _, _ = rageval(
-        "ci", *OFFLINE, many(tmp_path / "a.jsonl", good), *options, *outputs(tmp_path), "--out", tmp_path / "r.jsonl"
-    )
+def test_a_run_stops_when_the_baseline_and_the_gates_are_decided(rageval, tmp_path, written):
+    given = [{"contexts": [CONTEXT], "answer": CONTEXT if n < 280 else "На Луне."} for n in range(300)]
+    answers = written(*({"question": f"Когда закрывается касса номер {n}?", **one} for n, one in enumerate(given)))
+    rageval("evaluate", answers, "--out", tmp_path / "main.jsonl", "--quiet")
+    options = ["--baseline", tmp_path / "main.jsonl", "--margin", "0.1", "--until-decided", *outputs(tmp_path)]
+    gate = ["--fail-under", "faithfulness=0.6", "--out", tmp_path / "r.jsonl"]
+    assert rageval("ci", *OFFLINE, answers, *options, *gate)[0] == 0
     report = Report.load(tmp_path / "r.jsonl")
-    assert found == code
+    verdicts = {"faithfulness": "passed", "faithfulness against the baseline": "no worse"}
     assert {key: decision.verdict for key, decision in report.decisions.items()} == verdicts
     assert len(report.rows) < 300
 
 
-def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_path, baseline, monkeypatch):
+def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_path, written, baseline, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "bad.jsonl", "На Луне.")
+    written(*answered("На Луне."), name="bad.jsonl")
     options = ["--baseline", "main.jsonl", "--markdown", "m.md", "--junit", "j.xml", "--journal", "run.db", "--quiet"]
     assert rageval("ci", *OFFLINE, "bad.jsonl", *options)[0] == 1
     for name in ("m.md", "j.xml"):
@@ -197,20 +160,19 @@ def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_
     assert any(junit(tmp_path).values())
 
 
-def test_a_gate_needs_a_judge_by_name(rageval, tmp_path, baseline):
-    answers = write(tmp_path / "answers.jsonl", CONTEXT)
+def test_a_gate_needs_a_judge_by_name(rageval, good, baseline):
     told = (
         "rageval: a gate on faithfulness needs --judge: name a model such as vllm:MODEL, or --judge offline for a smoke"
     )
-    for words in (["ci", answers, "--baseline", baseline], ["evaluate", answers, "--fail-under", "faithfulness=0.5"]):
+    for words in (["ci", good, "--baseline", baseline], ["evaluate", good, "--fail-under", "faithfulness=0.5"]):
         code, _, err = rageval(*words, "--quiet", "--metrics", "faithfulness")
         assert (code, err.splitlines()[-1].startswith(told)) == (2, True)
-    assert rageval("evaluate", answers, "--quiet")[0] == 0
+    assert rageval("evaluate", good, "--quiet")[0] == 0
 
 
-def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path):
-    answers, gone = write(tmp_path / "answers.jsonl", CONTEXT), tmp_path / "gone.jsonl"
-    words = ["ci", *OFFLINE, answers, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]
+def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
+    gone = tmp_path / "gone.jsonl"
+    words = ["ci", *OFFLINE, good, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]
     code, _, err = rageval(*words)
     assert code == 2
     told = (
@@ -246,40 +208,25 @@ PAGES = [one | {"answer": f"<html><body>{one['answer']}</body></html>"} for one 
 DESK = [one | {"answer": "По этому вопросу обратитесь, пожалуйста, в справочную на первом этаже."} for one in ALL]
 BOTH = ["--metrics", "faithfulness,context_recall"]
 STORIES = {
-    "nothing changed": (ALL, ALL, BOTH, None, None),
-    "a question was removed": (ALL, ALL[1:], BOTH, "missing-samples", ["--allow", "missing-samples"]),
-    "a question was reworded": (
-        ALL,
-        [till(0, question="До скольки работает касса А?"), *ALL[1:]],
-        BOTH,
-        "reworded-samples",
-        ["--allow", "reworded-samples"],
-    ),
-    "a question was added": (ALL, [*ALL, till(0, id="Р", question="Где касса?")], BOTH, None, None),
-    "ids were renumbered": (ALL, [one | {"id": f"n-{n}"} for n, one in enumerate(ALL)], BOTH, None, None),
-    "a metric is left out by name": (ALL, ALL, ["--metrics", "faithfulness"], None, None),
-    "a metric is forgotten": (ALL, ALL, [], "missing-metric", ["--allow", "missing-metric"]),
-    "a metric is new": (ALL, ALL, ["--metrics", "faithfulness,context_recall,rouge"], None, None),
-    "the assistant writes HTML": (PAGES, PAGES, BOTH, "html", ["--allow", "html"]),
-    "all are sent to the desk": (DESK, DESK, BOTH, "same-answer", ["--allow", "same-answer"]),
-    "a question without an answer in the documents": (
-        ALL,
-        [till(0, answer="", metadata={"answerable": False}), *ALL[1:]],
-        BOTH,
-        None,
-        None,
-    ),
+    "nothing changed": (ALL, ALL, BOTH, None),
+    "a question was removed": (ALL, ALL[1:], BOTH, "missing-samples"),
+    "a question was reworded": (ALL, [till(0, question="Когда открыто?"), *ALL[1:]], BOTH, "reworded-samples"),
+    "a question was added": (ALL, [*ALL, till(0, id="Р", question="Где касса?")], BOTH, None),
+    "ids were renumbered": (ALL, [one | {"id": f"n-{n}"} for n, one in enumerate(ALL)], BOTH, None),
+    "a metric is left out by name": (ALL, ALL, ["--metrics", "faithfulness"], None),
+    "a metric is forgotten": (ALL, ALL, [], "missing-metric"),
+    "a metric is new": (ALL, ALL, ["--metrics", "faithfulness,context_recall,rouge"], None),
+    "the assistant writes HTML": (PAGES, PAGES, BOTH, "html"),
+    "all are sent to the desk": (DESK, DESK, BOTH, "same-answer"),
+    "no document has the answer": (ALL, [till(0, answer="", metadata={"answerable": False}), *ALL[1:]], BOTH, None),
 }
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp_path, story):
-    before, after, words, code, way_out = STORIES[story]
-    files = {name: tmp_path / f"{name}.jsonl" for name in ("before", "after", "main")}
-    for name, samples in (("before", before), ("after", after)):
-        files[name].write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in samples), encoding="utf-8")
-    rageval("evaluate", files["before"], *OFFLINE, *BOTH, "--out", files["main"], "--quiet")
-    ci = ["ci", files["after"], *OFFLINE, "--baseline", files["main"], "--quiet", *words]
+def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp_path, written, story):
+    before, after, words, code = STORIES[story]
+    rageval("evaluate", written(*before), *OFFLINE, *BOTH, "--out", tmp_path / "main.jsonl", "--quiet")
+    ci = ["ci", written(*after), *OFFLINE, "--baseline", tmp_path / "main.jsonl", "--quiet", *words]
     exit_code, out, err = rageval(*ci)
     assert exit_code == (0 if code is None else 1)
     assert ("Only the baseline has context_recall." in out) == (
@@ -287,16 +234,13 @@ def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp
     )
     if code is not None:
         assert f"[{code}]" in err
-        assert f"; if {code} is meant to be so in this application, add {' '.join(way_out)}\n" in err
-        assert rageval(*ci, *way_out)[0] == 0
+        assert f"; if {code} is meant to be so in this application, add --allow {code}\n" in err
+        assert rageval(*ci, "--allow", code)[0] == 0
 
 
-def test_one_lost_call_among_fifteen_questions_is_green_and_named(rageval, tmp_path, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    server = openai_server(offline)
-    answers = tmp_path / "answers.jsonl"
-    answers.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in ALL), encoding="utf-8")
-    judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--metrics", "faithfulness", "--quiet"]
+def test_one_lost_call_among_fifteen_questions_is_green_and_named(rageval, tmp_path, written, judged):
+    answers, (server, judge) = written(*ALL), judged()
+    judge += ["--metrics", "faithfulness", "--quiet"]
     rageval("evaluate", answers, *judge, "--out", tmp_path / "main.jsonl")
     server.faults = Faults.script([*[None] * 14, "unauthorized"])
     words = ["--no-canaries", "--baseline", tmp_path / "main.jsonl"]

@@ -30,19 +30,6 @@ NOTE = "a smoke test and a baseline to beat, not a measure of quality"
 
 
 @pytest.fixture
-def written(tmp_path):
-    """Write samples, or a text as it is, to a file."""
-
-    def write(*samples, name="samples.jsonl"):
-        path = tmp_path / name
-        lines = [sample if isinstance(sample, str) else json.dumps(sample, ensure_ascii=False) for sample in samples]
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
 def unpacked(tmp_path):
     """The 446 real answers, Russian and English."""
     path = tmp_path / "rows.jsonl"
@@ -75,20 +62,6 @@ def test_real_answers_are_scored_offline(rageval, unpacked, tmp_path):
     assert set(values["a refusal"]) == {None}
     own, others = ([v for v in values[k] if v is not None] for k in ("its own", "another question's"))
     assert sum(own) / len(own) > sum(others) / len(others) + 0.3
-
-
-def test_a_real_client_gives_the_same_scores_over_http(rageval, unpacked, tmp_path, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    few = tmp_path / "few.jsonl"
-    few.write_text("\n".join(unpacked.read_text(encoding="utf-8").splitlines()[:20]), encoding="utf-8")
-    server = openai_server(offline)
-    values = []
-    for judge in (["--judge", "openai:m", "--base-url", f"{server.url}/v1"], ["--judge", "offline"]):
-        code, _, complaints = rageval("evaluate", few, "--out", tmp_path / "out.jsonl", "--quiet", *judge)
-        assert (code, complaints) == (0, "")
-        values.append([row.scores["faithfulness"].value for row in Report.load(tmp_path / "out.jsonl").rows])
-    assert values[0] == values[1]
-    assert server.calls > 20
 
 
 def test_fields_of_any_name_are_mapped(rageval, written, tmp_path):
@@ -124,11 +97,9 @@ def test_the_demo_needs_nothing_and_shows_why(rageval):
     ]
 
 
-def test_the_demo_uses_the_judge_that_the_options_name(rageval, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    server = openai_server(offline)
-    options = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--embeddings", "offline"]
-    code, told, _ = rageval("demo", *options)
+def test_the_demo_uses_the_judge_that_the_options_name(rageval, judged):
+    server, judge = judged()
+    code, told, _ = rageval("demo", *judge, "--embeddings", "offline")
     assert code == 0
     assert server.calls > 150
     assert "hashed words" in told
@@ -213,9 +184,8 @@ def test_a_preset_leaves_out_what_no_sample_can_be_scored_by(rageval, written, t
     assert "context_recall left out: no sample has references; --fields maps other names\n" in complaints
 
 
-def test_the_first_sample_is_shown_as_it_was_read_before_a_paid_call(rageval, written, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    judge = ["--judge", "openai:m", "--base-url", f"{openai_server(offline).url}/v1"]
+def test_the_first_sample_is_shown_as_it_was_read_before_a_paid_call(rageval, written, judged):
+    _, judge = judged()
     path = written({**SAMPLE, "references": []})
     _, _, complaints = rageval("evaluate", path, *judge)
     assert (
@@ -254,10 +224,8 @@ def test_metrics_are_named_in_any_order_and_aspects_by_their_own_names(rageval, 
     assert scored(rageval, written(SAMPLE), tmp_path, "--metrics", given)[0] == names
 
 
-def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp_path, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    url = f"{openai_server(offline).url}/v1"
-    judge = ["--metrics", "answer_relevance", "--judge", "openai:m", "--base-url", url]
+def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp_path, judged):
+    judge = ["--metrics", "answer_relevance", *judged()[1]]
     code, _, complaints = rageval("evaluate", written(SAMPLE), *judge)
     assert code == 2
     assert "need embeddings: add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline" in complaints
@@ -335,9 +303,7 @@ def test_a_gate_decides_the_exit_code(rageval, written, tmp_path, sample, gate, 
     assert len(Report.load(tmp_path / "out.jsonl")) == 1
 
 
-def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, written, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    judge = ["--judge", "openai:m", "--max-concurrency", "1"]
+def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, written, judged):
     path = written(*({**TRUE_SAMPLE, "question": f"Q{n}?"} for n in range(4)))
     faults = ["unauthorized"]  # and with it the first sample
     for gate, code in (
@@ -345,8 +311,8 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
         (["--no-canaries", "--fail-under", "faithfulness=0.8"], 1),
         (["--no-canaries", "--fail-under", "faithfulness=0.8", "--max-failed", "0.25"], 0),
     ):
-        server = openai_server(offline, faults=Faults.script(faults))
-        ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
+        _, judge = judged(faults=Faults.script(faults))
+        ended, _, complaints = rageval("evaluate", path, *judge, "--max-concurrency", "1", *gate)
         assert ended == code, complaints
         assert "rageval: failed scores: 1, excluded from the means; first failure: " in complaints
         assert "is the key in the environment right?" in complaints
@@ -377,14 +343,11 @@ def test_an_unreachable_server(rageval, written, tmp_path, monkeypatch, command,
     assert (tmp_path / "out.jsonl").exists() == (command == "evaluate")
 
 
-def test_a_judge_that_never_answers_ends_the_run_with_2_and_the_files_are_written(
-    rageval, written, tmp_path, openai_server, monkeypatch
-):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    server = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
+def test_a_judge_that_never_answers_ends_the_run_with_2_and_the_files_are_written(rageval, written, tmp_path, judged):
+    server, judge = judged(faults=Faults.rates(seed=1, unauthorized=1.0))
     out, html = tmp_path / "out.jsonl", tmp_path / "page.html"
     samples = [{**SAMPLE, "id": str(number), "question": f"{number}?"} for number in range(120)]
-    words = [written(*samples), "--judge", "openai:m", "--base-url", f"{server.url}/v1", "--max-concurrency", "4"]
+    words = [written(*samples), *judge, "--max-concurrency", "4"]
     code, told, complaints = rageval(
         "evaluate", *words, "--metrics", "faithfulness", "--out", out, "--html", html, "--quiet"
     )
@@ -449,26 +412,6 @@ def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
     assert all(line.startswith(b"rageval: ") for line in done.stderr.splitlines())  # progress, on a busy machine
     assert b"\x1b" not in done.stdout + done.stderr
     assert re.search(r"\n answer_correctness[ |]+1\.000 ", done.stdout.decode())
-
-
-@pytest.mark.gate  # quick, with another command: test_tables.py
-@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("1", False)])
-def test_a_terminal_gets_colours_unless_they_are_not_wanted(written, no_color, coloured):
-    ours, theirs = os.openpty()
-    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
-    env |= {"TERM": "xterm-256color"} | ({"NO_COLOR": no_color} if no_color else {})
-    with subprocess.Popen([*PROGRAM, "demo"], stdout=theirs, stderr=subprocess.DEVNULL, env=env) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 65536):
-                shown += part
-        except OSError:  # how Linux says that the other end is closed
-            pass
-        os.close(ours)
-    assert process.returncode == 0
-    assert b"supported" in shown
-    assert (b"\x1b[32m" in shown) == coloured
 
 
 @pytest.mark.gate

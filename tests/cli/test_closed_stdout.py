@@ -1,6 +1,5 @@
 """A reader of stdout that goes away, such as `head`, does not hide a failed gate."""
 
-import json
 import os
 import subprocess
 import sys
@@ -18,10 +17,9 @@ import pytest
         pytest.param(0.0, 0, ["--json"], marks=pytest.mark.gate),
     ],
 )
-def test_the_gate_decides_the_exit_code_although_nobody_reads_stdout(tmp_path, threshold, code, more):
-    lines = [json.dumps({"question": f"{number}?", "answer": "no", "reference": "5 km"}) for number in range(20)]
-    (tmp_path / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    words = ["evaluate", "answers.jsonl", "--metrics", "string_presence", "--out", "report.jsonl", "--quiet", *more]
+def test_the_gate_decides_the_exit_code_although_nobody_reads_stdout(written, tmp_path, threshold, code, more):
+    written(*({"question": f"{number}?", "answer": "no", "reference": "5 km"} for number in range(20)))
+    words = ["evaluate", "samples.jsonl", "--metrics", "string_presence", "--out", "report.jsonl", "--quiet", *more]
     reader, writer = os.pipe()
     os.close(reader)
     run = subprocess.run(

@@ -1,7 +1,5 @@
 """`rageval compare`: output and exit codes."""
 
-import json
-
 import pytest
 from helpers.each import each
 from helpers.reports import failed, report_of, row, scored
@@ -86,10 +84,9 @@ def test_the_table_holds_the_numbers(rageval, files):
     assert "0 samples are only in the candidate, 1 only in the baseline, such as q-2." in told
 
 
-def test_reports_of_evaluate_are_compared_and_a_note_names_other_metrics(rageval, tmp_path):
-    samples = tmp_path / "samples.jsonl"
+def test_reports_of_evaluate_are_compared_and_a_note_names_other_metrics(rageval, written, tmp_path):
     lines = [{**sample, "id": f"{kind}-{n}"} for n in range(4) for kind, sample in (("s", SAMPLE), ("t", TRUE_SAMPLE))]
-    samples.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    samples = written(*lines)
     for out, metrics in (("old", "faithfulness"), ("new", "faithfulness,context_relevance")):
         code, *_ = rageval("evaluate", samples, "--quiet", "--metrics", metrics, "--out", tmp_path / f"{out}.jsonl")
         assert code == 0

@@ -1,7 +1,5 @@
 """A metric of the user that fails on some samples: the others keep their scores, the gate decides."""
 
-import json
-
 import pytest
 
 METRICS = """
@@ -16,13 +14,12 @@ def short(sample):
 
 
 @pytest.mark.parametrize(("failing", "code"), [(1, 0), (50, 1), (100, 2)])
-def test_some_failures_of_a_metric_without_a_model_are_no_failure_of_all(rageval, tmp_path, monkeypatch, failing, code):
+def test_failures_of_a_metric_without_a_model(rageval, written, tmp_path, monkeypatch, failing, code):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_short_metric.py").write_text(METRICS, encoding="utf-8")
     answers = ["boom"] * failing + ["fine"] * (100 - failing)
-    lines = [json.dumps({"question": f"{number}?", "answer": answer}) for number, answer in enumerate(answers)]
-    (tmp_path / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    samples = written(*({"question": f"{number}?", "answer": answer} for number, answer in enumerate(answers)))
     words = ["--metrics", "own_short_metric:short", "--fail-under", "short=0.8", "--quiet"]
-    ended, _, complaints = rageval("evaluate", tmp_path / "answers.jsonl", *words)
+    ended, _, complaints = rageval("evaluate", samples, *words)
     assert ended == code
     assert ("every score failed" in complaints) == (failing == 100)

@@ -1,10 +1,7 @@
 """Metrics of ranked lists on the command line."""
 
-import json
-
 import pytest
 from helpers.each import each
-from helpers.offline import offline
 from helpers.texts import expected, unpacked
 
 from langchain_rageval import Report
@@ -21,14 +18,9 @@ SAMPLE = {
 
 
 @pytest.fixture
-def written(tmp_path):
-    def write(**without):
-        path = tmp_path / "samples.jsonl"
-        sample = {name: value for name, value in SAMPLE.items() if without.get(name, True)}
-        path.write_text(json.dumps(sample) + "\n", encoding="utf-8")
-        return path
-
-    return write
+def sample(written):
+    """Return a file with a sample."""
+    return written(SAMPLE)
 
 
 def scored(rageval, tmp_path, *options):
@@ -41,30 +33,25 @@ def scored(rageval, tmp_path, *options):
     ("grader", "best"),
     [([], "1"), (["--grader", "ids"], "1"), (["--grader", "labels"], "4"), (["--grader", "llm"], "3")],
 )
-def test_the_grader_is_chosen_by_name(rageval, written, tmp_path, grader, best):
-    scores = scored(rageval, tmp_path, written(), "--metrics", "ndcg@5,mrr@10,mean_grade@2", *grader)
+def test_the_grader_is_chosen_by_name(rageval, sample, tmp_path, grader, best):
+    scores = scored(rageval, tmp_path, sample, "--metrics", "ndcg@5,mrr@10,mean_grade@2", *grader)
     assert list(scores) == ["ndcg@5", "mrr@10", "mean_grade@2"]
     assert scores["mrr@10"].value == 0.5
     assert next(f.verdict for f in scores["ndcg@5"].findings if f.text == "best grade") == best
 
 
-def test_the_embedding_grader_needs_embeddings_with_a_real_judge(
-    rageval, written, tmp_path, openai_server, monkeypatch
-):
+def test_the_embedding_grader_needs_embeddings_with_a_real_judge(rageval, sample, tmp_path, judged):
     metric = ["--metrics", "ndcg@5", "--grader", "embedding"]
-    assert 0 < scored(rageval, tmp_path, written(), *metric)["ndcg@5"].value < 1
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    judge = ["--judge", "openai:m", "--base-url", f"{openai_server(offline).url}/v1"]
-    code, _, complaints = rageval("evaluate", written(), *metric, *judge)
+    assert 0 < scored(rageval, tmp_path, sample, *metric)["ndcg@5"].value < 1
+    code, _, complaints = rageval("evaluate", sample, *metric, *judged()[1])
     assert code == 2
     assert "--grader embedding need embeddings: add --embeddings openai:MODEL" in complaints
 
 
-def test_a_real_judge_grades_all_metrics_by_one_call(rageval, written, tmp_path, openai_server, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    server = openai_server(offline)
-    judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--grader", "llm"]
-    scores = scored(rageval, tmp_path, written(), "--metrics", "ndcg@5,ndcg@1,recall@5,mrr@10", *judge)
+def test_a_real_judge_grades_all_metrics_by_one_call(rageval, sample, tmp_path, judged):
+    server, judge = judged()
+    metrics = ["--metrics", "ndcg@5,ndcg@1,recall@5,mrr@10", "--grader", "llm"]
+    scores = scored(rageval, tmp_path, sample, *metrics, *judge)
     assert [score.usage.calls for score in scores.values()].count(1) == server.calls == 1
 
 
@@ -83,15 +70,15 @@ def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
     assert scores["ndcg@10"].reason.startswith("Лучшая оценка")
 
 
-def test_a_gate_names_a_ranking(rageval, written):
+def test_a_gate_names_a_ranking(rageval, sample):
     gate = ["--metrics", "mrr@5", "--quiet", "--fail-under"]
-    assert rageval("evaluate", written(), *gate, "mrr@5=0.5")[0] == 0
-    assert rageval("evaluate", written(), *gate, "mrr@5=0.6")[0] == 1
+    assert rageval("evaluate", sample, *gate, "mrr@5=0.5")[0] == 0
+    assert rageval("evaluate", sample, *gate, "mrr@5=0.6")[0] == 1
 
 
-def test_a_run_is_planned_and_resumed(rageval, written, tmp_path):
+def test_a_run_is_planned_and_resumed(rageval, sample, tmp_path):
     options = ["--metrics", "ndcg@5,mrr@5", "--grader", "llm"]
-    code, told, _ = rageval("plan", written(), *options)
+    code, told, _ = rageval("plan", sample, *options)
     assert code == 0
     assert "ndcg@5" in told
     run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)

@@ -3,19 +3,9 @@
 import json
 import sys
 
-import pytest
-
 from langchain_rageval import Report
 
 SAMPLE = {"question": "What is a bat?", "answer": "An animal."}
-
-
-@pytest.fixture
-def written(tmp_path):
-    """Return a file with a sample."""
-    path = tmp_path / "samples.jsonl"
-    path.write_text(json.dumps(SAMPLE) + "\n", encoding="utf-8")
-    return path
 
 
 OWN = ("helpers.own.short_enough:short_enough", "helpers.own.politeness:politeness", "helpers.own.tone:tone")
@@ -23,8 +13,8 @@ OWN = ("helpers.own.short_enough:short_enough", "helpers.own.politeness:politene
 
 def test_they_are_evaluated_planned_gated_and_resumed_beside_those_of_the_package(rageval, written, tmp_path):
     metrics = ["--metrics", ",".join(["faithfulness", *OWN])]
-    written.write_text(json.dumps({**SAMPLE, "contexts": ["A bat is an animal."]}) + "\n", encoding="utf-8")
-    code, planned, complaints = rageval("plan", written, *metrics, "--json")
+    samples = written({**SAMPLE, "contexts": ["A bat is an animal."]})
+    code, planned, complaints = rageval("plan", samples, *metrics, "--json")
     assert (code, complaints) == (0, "")
     assert [json.loads(planned)["metrics"][name]["calls"] for name in ("short_enough", "politeness", "tone")] == [
         0,
@@ -32,7 +22,7 @@ def test_they_are_evaluated_planned_gated_and_resumed_beside_those_of_the_packag
         1,
     ]
     given = [*metrics, "--judge", "offline", "--journal", tmp_path / "j.db", "--out", tmp_path / "out.jsonl", "--quiet"]
-    code, _, complaints = rageval("evaluate", written, *given, "--fail-under", "politeness=0.5")
+    code, _, complaints = rageval("evaluate", samples, *given, "--fail-under", "politeness=0.5")
     assert code == 0, complaints
     scores = Report.load(tmp_path / "out.jsonl").rows[0].scores
     assert {name: scores[name].value for name in ("short_enough", "politeness", "tone")} == dict.fromkeys(
@@ -47,7 +37,9 @@ def test_a_module_is_found_in_the_working_directory(rageval, written, tmp_path, 
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     source = "from langchain_rageval import metric\n\n@metric(reads={'answer'})\ndef brief(sample):\n    return True\n"
     (tmp_path / "beside_it.py").write_text(source, encoding="utf-8")
-    code, _, complaints = rageval("evaluate", written, "--metrics", "beside_it:brief", "--out", "out.jsonl", "--quiet")
+    code, _, complaints = rageval(
+        "evaluate", written(SAMPLE), "--metrics", "beside_it:brief", "--out", "out.jsonl", "--quiet"
+    )
     assert code == 0, complaints
     assert Report.load(tmp_path / "out.jsonl").rows[0].scores["brief"].value == 1.0
 
@@ -61,7 +53,7 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
     _, listed, _ = rageval("metrics")
     assert listed.splitlines()[-1].split(maxsplit=1) == ["kindness", "helpers.own.politeness:politeness of polite"]
     code, _, complaints = rageval(
-        "evaluate", written, "--metrics", "kindness", "--out", tmp_path / "out.jsonl", "--quiet"
+        "evaluate", written(SAMPLE), "--metrics", "kindness", "--out", tmp_path / "out.jsonl", "--quiet"
     )
     assert code == 0, complaints
     assert [*Report.load(tmp_path / "out.jsonl").rows[0].scores] == ["politeness"]

@@ -12,13 +12,11 @@ from langchain_rageval import Report
 OFFLINE = ["--judge", "offline", "--quiet"]
 
 
-def write_samples(path, right, count=30):
-    """Write answers of which the first ones are right."""
+def answers_of(right):
+    """Return thirty answers of which the first ones are right."""
     fact = "Касса закрывается в шесть часов вечера."
-    answers = [fact if n < right else "Слоны построили мост." for n in range(count)]
-    lines = [{"id": f"q{n}", "question": f"Q{n}?", "answer": one, "contexts": [fact]} for n, one in enumerate(answers)]
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    return path
+    answers = [fact if n < right else "Слоны построили мост." for n in range(30)]
+    return [{"id": f"q{n}", "question": f"Q{n}?", "answer": one, "contexts": [fact]} for n, one in enumerate(answers)]
 
 
 def fill_in(path, label):
@@ -58,8 +56,8 @@ def test_labels_of_both_reports_are_drawn_filled_in_and_compared(rageval, runs, 
     assert (said in out, ignored in " ".join(out.split())) == (True, True)
 
 
-def test_ci_demands_the_judge_that_was_examined(rageval, tmp_path):
-    answers, judge = write_samples(tmp_path / "a.jsonl", 20), tmp_path / "judge.json"
+def test_ci_demands_the_judge_that_was_examined(rageval, written, tmp_path):
+    answers, judge = written(*answers_of(20)), tmp_path / "judge.json"
     words = ["ci", answers, *OFFLINE, "--fail-under", "faithfulness=0.5", "--require-judge", judge]
     out = ["--out", tmp_path / "a.report", "--junit", tmp_path / "j.xml"]
     code, _, err = rageval(*words, *out)
@@ -72,9 +70,9 @@ def test_ci_demands_the_judge_that_was_examined(rageval, tmp_path):
     assert rageval(*words)[0] == 0
 
 
-def test_ci_asks_the_judge_again_about_rows_of_the_baseline(rageval, tmp_path):
-    old, new = write_samples(tmp_path / "old.jsonl", 20), write_samples(tmp_path / "new.jsonl", 20)
-    assert rageval("evaluate", old, *OFFLINE, "--out", tmp_path / "main.jsonl")[0] == 0
+def test_ci_asks_the_judge_again_about_rows_of_the_baseline(rageval, written, tmp_path):
+    new = written(*answers_of(20))
+    assert rageval("evaluate", new, *OFFLINE, "--out", tmp_path / "main.jsonl")[0] == 0
     stored = Report.load(tmp_path / "main.jsonl")
     lenient = ({"scores": {"faithfulness": scored_as(one, 1.0)}, "asked": []} for one in stored.rows)
     rows = [one.model_copy(update=update) for one, update in zip(stored.rows, lenient, strict=True)]
@@ -102,10 +100,9 @@ def scored_as(one, value):
     return one.scores["faithfulness"].model_copy(update={"value": value, "unscored": None})
 
 
-def test_the_verdict_of_a_real_run_names_its_judge(rageval, tmp_path):
+def test_the_verdict_of_a_real_run_names_its_judge(rageval, written, tmp_path):
     for name, right in (("old", 5), ("new", 30)):
-        path = write_samples(tmp_path / f"{name}.jsonl", right)
-        rageval("evaluate", path, *OFFLINE, "--out", tmp_path / f"{name}.report")
+        rageval("evaluate", written(*answers_of(right)), *OFFLINE, "--out", tmp_path / f"{name}.report")
     out = rageval("compare", tmp_path / "old.report", tmp_path / "new.report")[1]
     assert "better, by" in out
     assert "OfflineJudge" in out

@@ -5,16 +5,14 @@ import os
 
 import pytest
 from helpers.each import each
-from helpers.offline import offline
 from helpers.samples import CONTEXTS
 
 from langchain_rageval import Report
 
 
 @pytest.fixture
-def samples(tmp_path):
+def samples(written):
     """A file of twenty samples that share no text."""
-    path = tmp_path / "samples.jsonl"
     made = [
         {
             "id": f"q-{n}",
@@ -25,23 +23,14 @@ def samples(tmp_path):
         }
         for n in range(20)
     ]
-    path.write_text("".join(json.dumps(sample) + "\n" for sample in made))
-    return path
-
-
-@pytest.fixture
-def judged(openai_server, monkeypatch):
-    """A server, and the words that name it as the judge."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    server = openai_server(offline)
-    return server, ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--mode", "json_schema"]
+    return written(*made)
 
 
 # plan
 
 
 def test_the_estimate_equals_the_cost_of_the_run(rageval, samples, judged, tmp_path):
-    server, judge = judged
+    server, judge = judged()
     words = [samples, "--metrics", "faithfulness,context_recall", *judge]
     code, told, complaints = rageval("plan", *words)
     assert (code, complaints, server.calls) == (0, "", 0)
@@ -85,7 +74,7 @@ def test_all_metrics_are_planned_offline(rageval, samples):
 
 
 def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path):
-    _, judge = judged
+    _, judge = judged()
     journal = ["--journal", tmp_path / "run.db"]
     assert rageval("evaluate", samples, *judge, *journal, "--quiet", "--budget-calls", "30")[0] == 0
     told = rageval("plan", samples, *judge, *journal)[1]
@@ -107,7 +96,7 @@ def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path
 def test_a_budget_is_not_exceeded_and_left_out_scores_are_reported(
     rageval, samples, judged, tmp_path, option, bound, rows
 ):
-    server, judge = judged
+    server, judge = judged()
     code, told, complaints = rageval("evaluate", samples, *judge, *option, "--quiet", "--out", tmp_path / "out.jsonl")
     assert (code, complaints) == (0, "")
     assert server.calls == 2 * rows
@@ -120,7 +109,7 @@ def test_a_budget_is_not_exceeded_and_left_out_scores_are_reported(
 
 
 def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):
-    server, judge = judged
+    server, judge = judged()
     out = tmp_path / "out.jsonl"
     words = ["evaluate", samples, *judge, "--quiet", "--out", out]
     assert rageval(*words, "--budget-tokens", "12000")[0] == 0
@@ -143,7 +132,7 @@ def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):
     ],
 )
 def test_a_gate_judges_what_was_scored(rageval, samples, judged, tmp_path, gate, calls, code, message):
-    _, judge = judged
+    _, judge = judged()
     words = ["--fail-under", gate, "--no-canaries", "--budget-calls", calls, "--quiet", "--out", tmp_path / "out.jsonl"]
     ended, told, complaints = rageval("evaluate", samples, *judge, *words)
     assert ended == code
@@ -167,7 +156,7 @@ def test_a_gate_on_one_of_two_metrics_that_was_left_out(rageval, samples, tmp_pa
 @each("name", ["calls", "tokens", "embeddings"])
 @each("bound", ["-1", "many", "1.5"])
 def test_what_bounds_nothing_is_refused_and_nothing_begun(rageval, samples, judged, tmp_path, name, bound):
-    server, judge = judged
+    server, judge = judged()
     journal = tmp_path / "run.db"
     words = [f"--budget-{name}={bound}", "--journal", journal]
     code, _, complaints = rageval("evaluate", samples, *judge, *words)
@@ -179,7 +168,7 @@ def test_what_bounds_nothing_is_refused_and_nothing_begun(rageval, samples, judg
 
 
 def test_resume_goes_on_with_the_budget_anew_or_with_another(rageval, samples, judged, tmp_path):
-    server, judge = judged
+    server, judge = judged()
     journal, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     words = ["--journal", journal, "--out", out, "--budget-calls", "10", "--quiet"]
     assert rageval("evaluate", samples, *judge, *words)[0] == 0
@@ -195,7 +184,7 @@ def test_resume_goes_on_with_the_budget_anew_or_with_another(rageval, samples, j
 
 
 def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_path):
-    server, words = judged
+    server, words = judged()
     (tmp_path / "documents").mkdir()
     (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
     words = [

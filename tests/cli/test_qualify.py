@@ -28,21 +28,19 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
 
 
-def test_own_items_are_all_asked_unless_a_third_is_wanted(rageval, tmp_path):
-    own = tmp_path / "own.jsonl"
+def test_own_items_are_all_asked_unless_a_third_is_wanted(rageval, written):
     record = {"step": "regenerate_questions", "kind": "refusal", "answer": "I do not know that.", "gold": "evasive"}
-    own.write_text("".join(json.dumps({"id": f"own-{n}", **record}) + "\n" for n in range(6)), encoding="utf-8")
+    own = written(*({"id": f"own-{n}", **record} for n in range(6)))
     for words, asked in ((["--own", own], 6), (["--own", own, "--quick"], 2)):
         code, told, _ = rageval("qualify", *words, "--repeats", 1, "--quiet", "--json")
         assert (code, json.loads(told)["steps"]["regenerate_questions"]["right"]["of"]) == (0, asked)
 
 
-def test_one_wrong_item_of_one_cannot_tell_and_other_metrics_are_only_named(rageval, tmp_path):
+def test_one_wrong_item_of_one_cannot_tell_and_other_metrics_are_only_named(rageval, written):
     texts = {"contexts": ["A card costs 40 euros."], "question": "What does a card cost?"}
     record = {"id": "own", "step": "verify_statements", "kind": "number", **texts}
     record["statements"] = [{"contradicted": "A card costs 40 euros.", "by": "A card"}]
-    (tmp_path / "own.jsonl").write_text(json.dumps(record), encoding="utf-8")
-    code, told, _ = rageval("qualify", "--own", tmp_path / "own.jsonl", "--language", "en", "--quiet")
+    code, told, _ = rageval("qualify", "--own", written(record), "--language", "en", "--quiet")
     assert code == 0
     assert "faithfulness cannot tell\n" in told
     assert "rubric cannot tell" not in told

@@ -69,10 +69,9 @@ def test_the_demo_ends_with_the_page(rageval, tmp_path, monkeypatch, opened):
     assert opened == [(tmp_path / "rageval-demo.html").as_uri()]
 
 
-def test_evaluate_writes_the_page_too(rageval, tmp_path):
-    samples = tmp_path / "samples.jsonl"
-    samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n', encoding="utf-8")
-    code, out, _ = rageval("evaluate", samples, "--html", tmp_path / "x.html")
+def test_evaluate_writes_the_page_too(rageval, written, tmp_path):
+    sample = {"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}
+    code, out, _ = rageval("evaluate", written(sample), "--html", tmp_path / "x.html")
     assert code == 0
     assert "x.html" in out.replace("\n", "")
     assert "faithfulness" in (tmp_path / "x.html").read_text(encoding="utf-8")

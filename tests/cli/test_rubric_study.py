@@ -1,7 +1,5 @@
 """`rageval rubric-study`: the study's table from a file of answers."""
 
-import json
-
 import pytest
 
 from langchain_rageval import Report
@@ -10,8 +8,7 @@ TRUTH = "Полис покрывает пожар и залив бани."
 
 
 @pytest.fixture
-def sheets(tmp_path):
-    path = tmp_path / "sheets.jsonl"
+def sheets(written):
     lines = [
         {
             "id": f"q{n}@{model}",
@@ -23,8 +20,7 @@ def sheets(tmp_path):
         for model, answer, grade in (("new", TRUTH, 3), ("old", "Слоны живут в Африке.", 0))
         for n in range(3)
     ]
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
-    return path
+    return written(*lines)
 
 
 def test_scales_and_examples_are_studied_beside_each_other(rageval, sheets, tmp_path):

@@ -20,13 +20,12 @@ FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
 @pytest.mark.parametrize(
     ("environment", "coloured"), [({}, True), pytest.param({"NO_COLOR": "1"}, False, marks=pytest.mark.gate)]
 )
-def test_progress_and_tables_have_colours_unless_disabled(tmp_path, environment, coloured):
-    samples = tmp_path / "samples.jsonl"
-    samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n' * 3)
-    written = seen(100, "evaluate", samples, **environment)
-    assert "3/3 samples" in written
-    assert "Judged offline" in written
-    assert bool(re.search(r"\x1b\[[0-9;]*(3[0-8]|9[0-7])[0-9;]*m", written)) == coloured
+def test_progress_and_tables_have_colours_unless_disabled(written, environment, coloured):
+    samples = written(*[{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}] * 3)
+    told = seen(100, "evaluate", samples, **environment)
+    assert "3/3 samples" in told
+    assert "Judged offline" in told
+    assert bool(re.search(r"\x1b\[[0-9;]*(3[0-8]|9[0-7])[0-9;]*m", told)) == coloured
 
 
 def table(columns=("mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens")):
