@@ -235,7 +235,8 @@ def _gate(
         verdict, reasons = _by_audit(metric, audit, threshold, required, limits)
     else:
         verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
-    if audit is None and verdict != "undecided" and (few := _few_scored(data, metric, values)) is not None:
+    few = _few_scored(data, metric, values) if audit is None and verdict != "undecided" else None
+    if few is not None and few.code not in limits.allow:
         verdict, reasons = "undecided", [few]
     known = values.count + values.unscored
     if values.count and values.unscored > limits.unscored * known:
@@ -284,7 +285,7 @@ def _by_audit(
     asked = audit.audited + audit.failed
     if audit.mean is None:
         return "undecided", [Note("nothing-audited", metric=metric, required=required)]
-    if not audit.decides:
+    if not audit.decides and "few-audited" not in limits.allow:
         facts = {"audited": audit.audited, "samples": audit.samples, "least": LEAST_AUDITED, "required": required}
         return "undecided", [Note("few-audited", metric=metric, **facts)]
     reasons = []

@@ -1,18 +1,22 @@
 """Gates are red when the evaluated application does not work: by `check`, by `compare` and on the command line."""
 
 import json
+import re
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from helpers.each import each
 from helpers.manual import load_benchmark
-from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.reports import LOST, failed, report_of, row, scored, unscored
+from hypothesis import given
+from hypothesis import strategies as st
 
 from langchain_rageval import BelowThreshold, ConfigError, OfflineJudge, Report, evaluate, faithfulness
 from langchain_rageval.cli.main import run
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.report.files import Decision
-from langchain_rageval.report.gates import Values, decide
+from langchain_rageval.report.gates import Values, decide, decided_gates
 
 PLACES = ["Munich", "Berlin", "Hamburg", "Cologne", "Dresden", "Leipzig", "Bremen", "Essen", "Bonn", "Kiel"]
 REFUSAL = "I do not know: the documents do not say."
@@ -212,6 +216,131 @@ def test_a_run_that_ended_early_is_undecided():
     assert (gate.verdict, gate.codes) == ("undecided", ["not-read"])
 
 
+RANGES = {"share": (0.0, 1.0), "grade": (1.0, 5.0), "loss": (-2.0, 0.0)}
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0, None, "failed", "blank", "unscored"]), min_size=1, max_size=8),
+    st.sampled_from([0.0, 0.2, 0.25, 0.5, 0.75, 1.0]),
+    st.sampled_from(["higher", "lower"]),
+    st.sampled_from([*RANGES]),
+    st.integers(0, 3),
+)
+def test_a_gate_passes_if_the_unknown_values_can_be_anything(kinds, share, direction, name, unreadable):
+    """The oracle puts the least and the greatest value in place of the unknown ones, in each combination."""
+    low, high = RANGES[name]
+    threshold, more = low + share * (high - low), {"direction": direction, "range": RANGES[name]}
+    rows, left_out, known, unknown = [], [], [], unreadable
+    for n, kind in enumerate(kinds):
+        if kind is None:
+            left_out.append((n, "faithfulness"))
+            unknown += 1
+        elif kind == "failed":
+            rows.append(row(n, failed(**more)))
+            unknown += 1
+        elif kind == "blank":
+            rows.append(row(n, unscored(**more), answer=""))
+            known.append(low if direction == "higher" else high)
+        elif kind == "unscored":
+            rows.append(row(n, unscored(**more)))
+        else:
+            known.append(low + kind * (high - low))
+            rows.append(row(n, scored(known[-1], **more)))
+    if not rows:
+        return
+    report = Report(rows, left_out=left_out, unreadable=unreadable)
+    ends = [[*known, *[low] * n, *[high] * (unknown - n)] for n in range(unknown + 1)]
+    for max_failed, possible in ((0.0, ends), (1.0, [known])):
+        reached = [is_reached(fmean(values), threshold, direction) for values in possible] if known else [bool(unknown)]
+        verdict = "undecided" if any(reached) else "failed"
+        if known and all(reached):
+            verdict = "passed"
+        (gate,) = report.gates({"faithfulness": threshold}, max_failed, allow={"few-scored"}, max_unscored=1.0)
+        assert (gate.verdict, bool(gate.reason)) == (verdict, verdict != "passed")
+
+
+def is_reached(mean, threshold, direction):
+    return mean >= threshold - 1e-9 if direction == "higher" else mean <= threshold + 1e-9
+
+
+def test_reasons_that_are_allowed_hide_no_other_reason():
+    report = report_of(scored(0.0), *[unscored()] * 29)
+    (gate,) = report.gates({"faithfulness": 0.8}, max_unscored=1.0, allow={"few-scored"})
+    assert (gate.verdict, gate.codes) == ("failed", ["below-threshold"])
+    assert report.gates({"faithfulness": 0.0}, max_unscored=1.0, allow={"few-scored"})[0].verdict == "passed"
+
+
+@each(("size", "least"), [(1, 1), (2, 1), (3, 2), (8, 4), (9, 5), (10, 5), (30, 5)])
+def test_half_of_the_samples_or_five_are_scored(size, least):
+    for count, verdict in ((least, "passed"), (least - 1, "undecided")):
+        if count:
+            report = report_of(*[scored(1.0)] * count, *[unscored()] * (size - count))
+            (gate,) = report.gates({"faithfulness": 0.5}, max_unscored=1.0)
+            assert (gate.verdict, gate.codes) == (verdict, [] if verdict == "passed" else ["few-scored"])
+
+
+def test_the_message_names_what_is_unknown_and_what_it_could_make_of_the_mean():
+    grade = {"metric": "grade", "range": (1, 5)}
+    report = replace(
+        report_of(*[scored(5.0, **grade)] * 8, *[failed(**grade)] * 2),
+        left_out=[(10, "grade"), (11, "grade"), (12, "other")],
+        unreadable=4,
+    )
+    (gate,) = report.gates({"grade": 4.0})
+    assert gate.reason == (
+        "8 of 16 samples have no value of grade (4 unreadable, 2 failed, 2 left out): its mean may be anything from "
+        "3.000 to 5.000, at least 4 is required; score them, with a larger budget if it was spent [not-scored]"
+    )
+    assert gate.to_dict() == {**vars(gate), "codes": ["not-scored"]}
+
+
+@each(
+    ("last", "reason"),
+    [
+        (row(9, scored(0.5)), r"^faithfulness is 0\.500 \[0\.\d{3}, 0\.\d{3}\], at least 0\.8 is required \["),
+        (
+            row(9, unscored(), answer=" "),
+            r"^faithfulness is 0\.450, at least 0\.8 is required \[",
+        ),  # no interval of nine
+        (row(9, failed(failure=LOST.model_copy(update={"step": "sample"})), answer=""), r"^faithfulness is 0\.450, "),
+        (row(9, failed(), answer=""), r"^faithfulness is 0\.500 \["),
+        (row(9, unscored(aspect="context"), answer=""), r"^faithfulness is 0\.500 \["),
+        (row(9, unscored(range=(None, 1)), answer=""), r"^faithfulness is 0\.500"),  # there is no worst value
+    ],
+)
+def test_the_mean_of_a_gate_counts_blank_answers_only_where_the_answer_is_measured(last, reason):
+    (gate,) = Report([*(row(n, scored(0.5)) for n in range(9)), last]).gates({"faithfulness": 0.8})
+    assert re.match(reason, gate.reason), gate.reason
+
+
+@each(
+    ("own", "strong", "broken", "threshold", "allow", "verdict", "codes"),
+    [
+        (0.5, [1.0] * 40, 0, 0.9, (), "passed", []),  # the strong judge decides
+        (1.0, [0.0] * 40, 0, 0.9, (), "failed", ["below-threshold-by-audit"]),
+        (0.5, [1.0] * 20 + [0.0] * 20, 0, 0.5, (), "undecided", ["undecided-by-audit"]),
+        (1.0, [1.0] * 19, 0, 0.5, (), "undecided", ["few-audited"]),
+        (1.0, [1.0] * 19, 0, 0.5, {"few-audited"}, "passed", []),
+        (1.0, [0.0] * 19, 0, 0.9, {"few-audited"}, "failed", ["below-threshold-by-audit"]),
+        (1.0, [1.0] * 20, 0, 0.5, (), "passed", []),
+        (1.0, [], 20, 0.5, (), "undecided", ["nothing-audited"]),
+        (1.0, [1.0] * 38, 2, 0.2, (), "passed", []),  # exactly a twentieth failed
+        (1.0, [1.0] * 37, 3, 0.2, (), "undecided", ["audit-failed"]),
+        (1.0, [1.0] * 37, 3, 0.2, {"audit-failed"}, "passed", []),
+        (1.0, [0.0] * 37, 3, 0.9, (), "failed", ["below-threshold-by-audit", "audit-failed"]),
+    ],
+)
+def test_an_audit_decides_by_the_interval_of_the_strong_judge(own, strong, broken, threshold, allow, verdict, codes):
+    audits = [*map(scored, strong), *[failed()] * broken]
+    audits += [None] * (60 - len(audits))
+    rows = [
+        row(n, scored(own)).model_copy(update={"audit": {} if audit is None else {"faithfulness": audit}})
+        for n, audit in enumerate(audits)
+    ]
+    (gate,) = Report(rows).gates({"faithfulness": threshold}, allow=allow)
+    assert (gate.verdict, gate.codes) == (verdict, codes)
+
+
 # Decisions that were paid for
 
 
@@ -239,6 +368,20 @@ def test_the_decision_against_a_baseline_is_the_answer_of_the_comparison(key, ve
     report = replace(report_of(*[scored(1.0)] * 30), decisions={key: Decision(verdict, -0.2, 0.1, 30, 0.05)})
     (gate,) = report.gates({}, baseline=report_of(*[scored(1.0)] * 30))
     assert (gate.verdict, gate.codes) == (answer, [] if answer == "passed" else ["decision"])
+
+
+def test_decisions_about_thresholds_are_no_decisions_about_the_baseline():
+    decided = {
+        "a": Decision("passed", 0.9, 1.0, 30, 0.05),
+        "b": Decision("undecided", -0.2, 0.1, 30, 0.05),
+        "b against the baseline": Decision("worse", -0.2, -0.1, 30, 0.05),
+        "c": Decision("precise", 0.9, 1.0, 30, 0.05),
+        "d": Decision("better", 0.1, 0.2, 30, 0.05),
+    }
+    gates = decided_gates(decided, {"a", "b"}, "no worse", ())
+    assert {name: gate.verdict for name, gate in gates.items()} == {"b": "failed", "d": "passed"}
+    assert gates["b"].requirement == "no worse"
+    assert decided_gates(decided, {"a", "b"}, "no worse", {"decision"})["b"].verdict == "passed"
 
 
 def test_a_metric_that_only_the_baseline_has_is_lost_unless_allowed():
