@@ -1,6 +1,7 @@
 """Two reports over the same samples: verdicts, what they rest on, and what is refused."""
 
 import re
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report
+from langchain_rageval.report.metric_comparison import MetricComparison, with_verdict
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference
-from langchain_rageval.statistics.paired import pairs_to_show
+from langchain_rageval.statistics.paired import largest_loss, pairs_to_show
 
 
 def values(*given, **more):
@@ -51,6 +53,39 @@ def test_verdicts_speak_of_the_candidate(candidate, baseline, margin, verdict):
     report = Report([row(place, scored(value)) for place, value in enumerate(candidate)] or [row(0, unscored())])
     other = Report([row(place, scored(value)) for place, value in enumerate(baseline)] or [row(0, scored(1.0))])
     assert report.compare(other, margin=margin)["faithfulness"].verdict == verdict
+
+
+@each(
+    ("difference", "low", "high", "loss", "p", "margin", "verdict"),
+    [
+        (0.1, 0.01, 0.2, 0.5, 0.049, 0.0, "better"),
+        (0.1, 0.01, 0.2, 0.5, 0.05, 0.0, "inconclusive"),
+        (0.1, 0.01, 0.2, 0.5, 0.051, 0.5, "no worse"),
+        (0.1, 0.01, 0.2, 0.5, 0.051, 0.49, "inconclusive"),
+        (-0.1, -0.2, -0.01, 0.5, 0.049, 0.0, "worse"),
+        (-0.1, -0.2, -0.01, 0.5, 0.05, 0.0, "inconclusive"),
+        (-0.1, -0.2, -0.01, 0.5, 0.049, 0.15, "worse"),  # losses above the margin are in the interval
+        (-0.1, -0.2, -0.01, 0.5, 0.049, 0.2, "inconclusive"),
+        (-0.1, -0.2, -0.01, 0.5, 0.049, 0.3, "inconclusive"),
+        (-0.1, -0.2, -0.01, 0.5, 0.049, 0.5, "no worse"),
+        (0.0, -0.2, 0.0, 0.5, 0.049, 0.3, "inconclusive"),
+        (-0.1, -0.2, -0.01, 0.5, None, 0.0, "too few pairs"),
+    ],
+)
+def test_the_verdict_follows_from_p_value_interval_and_largest_loss(difference, low, high, loss, p, margin, verdict):
+    one = MetricComparison(
+        "m", "higher", difference=difference, low=low, high=high, largest_loss=loss, p_unadjusted=0.5
+    )
+    turned = replace(one, direction="lower", difference=-difference, low=-high, high=-low)
+    for metric in (one, turned):
+        found = with_verdict(metric, p, margin)
+        assert (found.verdict, found.pairs_verdict, found.p_value) == (verdict, verdict, 0.5 if p is None else p)
+
+
+def test_values_outside_the_range_widen_the_largest_loss():
+    given = [0.5, 4.0, 0.5, 0.0] * 8
+    expected = largest_loss([0.0] * 32, span=4.0)
+    assert compared(given, given).largest_loss == expected > largest_loss([0.0] * 32)
 
 
 @pytest.mark.parametrize(("candidate", "verdict"), [(0.1, "better"), (0.9, "worse")])
@@ -223,6 +258,15 @@ def test_who_leaves_significantly_more_without_a_score_lost_coverage(lost, verdi
         "samples may be the easier ones."
     )
     assert found.notes == ([note] if verdict == "lost coverage" else [])
+
+
+def test_the_reasons_for_lost_coverage_count_and_name_what_is_gone():
+    here = report_of(*[scored(1.0)] * 20, *[unscored("no reason to score")] * 7)
+    (gate,) = here.compare(values(*[1.0] * 27)).gates()
+    assert gate.reason.startswith("faithfulness lost coverage: 7 of 27 samples scored in the baseline lack a score")
+    found = values(*[1.0] * 20).compare(values(*[1.0] * 27))["faithfulness"]
+    (reason,) = found.lost_coverage
+    assert reason.fields == {"count": 7, "scored": 27, "ids": [f"q-{n}" for n in range(20, 25)]}
 
 
 @each(
@@ -426,6 +470,28 @@ def test_values_that_are_nearly_all_equal_count_as_equal():
 def test_an_invalid_comparison_is_refused(report, options, problem):
     with pytest.raises(ConfigError, match=problem):
         report.minimum_detectable_difference(**{"metric": "faithfulness", **options})
+
+
+@each(("pairs", "margin"), [(6, 0.0), (10, 0.0), (30, 0.0), (30, 0.1)])
+def test_of_equal_values_the_least_share_of_losses_is_found_by_trial(pairs, margin):
+    nearly = [1.0] * (pairs - 1) + [1.0 - margin]
+    spread = np.std(nearly, ddof=1)
+    losses = [loss / 1000 for loss in range(1, 1001)]
+    deviations = [max(spread, (loss * (1 - loss)) ** 0.5) for loss in losses]
+    found = [
+        detectable_difference(deviation, pairs, largest_deviation=1 - loss) <= loss
+        for loss, deviation in zip(losses, deviations, strict=True)
+    ]
+    expected = losses[found.index(True)] if any(found) else inf
+    assert values(*nearly).minimum_detectable_difference("faithfulness") == pytest.approx(expected)
+
+
+def test_the_ends_of_the_options_are_those_that_the_message_names():
+    report = values(*[0.9, 0.5, 0.3, 0.7] * 4)
+    assert report.minimum_detectable_difference("faithfulness", correlation=-1) > 0
+    for options in ({"alpha": 1.0}, {"power": 0.0}, {"correlation": -1.01}):
+        with pytest.raises(ConfigError, match="power and alpha lie between 0 and 1"):
+            report.minimum_detectable_difference("faithfulness", **options)
 
 
 def test_pairs_of_one_conversation_are_one_cluster_unless_clusters_are_turned_off():

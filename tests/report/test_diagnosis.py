@@ -391,6 +391,8 @@ BOTH = [WORDS["en"][name] for _, name in FACTS]
         (["Other."], ["Other.", YEAR_CHUNK, RIVER_CHUNK], {}, (LOST, BOTH)),
         (["Other."], ["Other.", YEAR_CHUNK], {}, (LOST, BOTH[:1])),  # one fact each: the first cause holds
         (["Other."], ["Other.", "It is old."], {"reference_contexts": ["It is old."]}, (LOST, BOTH)),
+        (["Other."], ["Other.", BOTH[1]], {}, (LOST, BOTH[1:])),  # the chunk is the statement
+        (["It is old."], ["Other.", "It is old."], {"reference_contexts": ["It is old."]}, (MISSED, BOTH)),
         (
             ["Other."],
             ["Other.", "It is old."],

@@ -58,7 +58,7 @@ def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():
     rows = [*forest().rows, row(99, scored(1.0)), tree_row(100, "tree-x", "reasoning", scored(0.0))]
     found = Report(rows).by_evolution()
     assert found.notes == ["Left out: 1 sample without a tree.", "1 trees without a simple question were left out."]
-    assert found["reasoning"]["faithfulness"].clusters == 8
+    assert (found["reasoning"]["faithfulness"].clusters, found.trees) == (8, 8)
 
 
 def test_a_report_without_trees_is_refused_with_the_remedy():

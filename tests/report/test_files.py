@@ -14,6 +14,7 @@ from langchain_rageval import ConfigError, Finding, OfflineJudge, Report, Sample
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.report import files
+from langchain_rageval.report.files import Canaries, Decision
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too
 nasty = (
@@ -166,6 +167,30 @@ def test_a_report_of_an_earlier_version_keeps_it_when_it_is_written_again(tmp_pa
     Report.load(tmp_path / "old.jsonl").to_jsonl(tmp_path / "new.jsonl")
     again = Report.load(tmp_path / "new.jsonl")
     assert (again.version, again.name, again.finished) == ("0", "old", "")
+
+
+def test_all_that_is_known_about_a_run_comes_back(tmp_path):
+    report = Report(
+        report_of(scored(1.0)).rows,
+        left_out=[(1, "m")],
+        decisions={"m": Decision("passed", 0.8, 1.0, 30, 0.05, "at least 0.8", "low")},
+        unreadable=3,
+        canaries=Canaries(24, 20, ["judge"], Usage(calls=24, seconds=1.5)),
+        asked_again=Usage(calls=7, input_tokens=9),
+    )
+    report.to_jsonl(tmp_path / "report.jsonl")
+    again = Report.load(tmp_path / "report.jsonl")
+    assert again == report
+    assert again.usage.calls == 24 + 7
+    assert json.loads((tmp_path / "report.jsonl").read_text().splitlines()[0])["rageval_report"].keys() >= {"canaries"}
+
+
+def test_a_report_is_known_by_its_first_bytes(tmp_path):
+    report_of(scored(1.0)).to_jsonl(tmp_path / "report.jsonl")
+    (tmp_path / "other.jsonl").write_text('{"question": "Q?"}\n')
+    assert [files.is_report(tmp_path / name) for name in ("report.jsonl", "other.jsonl", "none.jsonl")] == [
+        *(True, False, False)
+    ]
 
 
 HEAD = '{"rageval_report": {"version": "0", "notes": []}}'

@@ -14,6 +14,8 @@ from langchain_rageval import (
     answer_similarity,
     evaluate,
 )
+from langchain_rageval.data.loading import ROWS
+from langchain_rageval.data.messages import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.report.free_checks import FreeChecks
 
@@ -145,3 +147,61 @@ def test_one_vector_for_all_texts_is_named_and_fails_a_gate(embeddings, codes):
         assert caught.value.codes == ["one-vector"]
     both = evaluate(rows, answer_relevance(OfflineJudge(), embeddings), progress=False)
     assert ("one-vector" in map(code_of, both.notes)) == (codes == ["one-vector"])
+
+
+FROM, READ = {CONTEXTS_FROM: "retriever"}, {CONTEXTS_FROM: "prompt"}
+
+
+@each(
+    ("fields", "notes"),
+    [
+        ([{"contexts": ["x"], "metadata": FROM}], {"unread-contexts": {"count": 1, "total": 1}}),
+        ([{"contexts": ["x"], "metadata": FROM}] * 2 + [{}], {"unread-contexts": {"count": 2, "total": 3}}),
+        ([{"contexts": [], "metadata": FROM}, {"metadata": FROM}, {"contexts": ["x"], "metadata": READ}], {}),
+        ([{"contexts": ["x"], "metadata": FROM, "answer": ""}], {"blank": {"count": 1, "total": 1}}),
+        ([{"metadata": {NO_CONTEXTS: True}}, {}], {"no-contexts": {"count": 1, "total": 2}}),
+        ([{"metadata": {NO_CONTEXTS: True}, "answer": " "}], {"blank": {"count": 1, "total": 1}}),
+        ([{"contexts": ["x", "y"], "metadata": {ROWS: 2}}, {}], {"joined-rows": {"count": 1, "total": 2}}),
+        ([{"contexts": ["x"], "metadata": {ROWS: 2}}, {"metadata": {ROWS: 2}}, {"contexts": ["x", "y"]}], {}),
+        ([{"contexts": ["x", "y"], "metadata": {ROWS: "2"}}], {}),
+        (
+            [{"contexts": ["x"], "retrieved": ["x", "y", "z"]}],
+            {"chunks-read": {"retrieved": 3, "read": 1, "samples": 1}},
+        ),
+        (
+            [
+                {"contexts": ["x"], "retrieved": ["x", "y"]},
+                {"contexts": ["u", "v"], "metadata": READ},
+                {"contexts": ["w"]},
+            ],
+            {"chunks-read": {"retrieved": 4, "read": 3, "samples": 2}},
+        ),
+        ([{"retrieved": ["x", "y"]}], {}),
+    ],
+)
+def test_contexts_that_no_model_read_and_chunks_that_were_dropped_are_counted(fields, notes):
+    rows = [row(n, scored(1.0), **{"answer": f"Number {n}.", **own}) for n, own in enumerate(fields)]
+    assert {note.code: note.fields for note in FreeChecks(rows).notes()} == notes
+
+
+def test_a_run_without_any_answer_has_no_note_on_missing_ones():
+    assert list(FreeChecks([row(n, unscored(), answer=None) for n in range(3)]).notes()) == []
+    mixed = [row(0, scored(1.0, aspect="ranking"), scored(1.0, "other"), answer=None), row(1, scored(1.0))]
+    assert [note.fields for note in FreeChecks(mixed).notes()] == [{"count": 1, "total": 2}]
+
+
+def test_a_long_answer_is_no_message_about_an_outage_but_may_be_a_page():
+    short, long = (f"Sorry, the service is unavailable. {'word ' * (count - 5)}" for count in (59, 60))
+    page = f"<!DOCTYPE html><html> {'word ' * 99}"
+    assert [
+        [note.code for note in FreeChecks(answering(text, "Yes.").rows).notes()] for text in (short, long, page)
+    ] == [["outage"], [], ["html"]]
+
+
+@each(("words", "codes"), [(7, []), (8, ["same-answer"])])
+def test_short_answers_may_repeat(words, codes):
+    rows = [row(n, scored(1.0), answer="word " * words, question=f"Q{n}?", references=[f"R{n}"]) for n in range(5)]
+    assert [note.code for note in FreeChecks(rows).notes()] == codes
+    others = [row(9 + n, scored(1.0), answer="other " * 8, question=f"P{n}?", references=[f"R{n}"]) for n in range(7)]
+    (note,) = FreeChecks([*rows, *others]).notes()
+    assert note.fields == {"count": 7, "total": 12}  # the most frequent one

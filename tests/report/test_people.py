@@ -4,14 +4,16 @@ import csv
 import io
 import json
 import random
+from statistics import fmean
 
 import pytest
 from helpers.each import each
 from helpers.manual import load_benchmark
-from helpers.reports import report_of, row, scored
+from helpers.reports import failed, report_of, row, scored
 
 from langchain_rageval import BelowThreshold, ConfigError, Report, calibrate
 from langchain_rageval.report.labelling import load_labels
+from langchain_rageval.statistics import prediction_powered_mean
 
 
 def run(values, side, **fields):
@@ -79,6 +81,32 @@ def test_the_sheets_of_both_reports_do_as_well_as_one_of_pairs():
     found = CANDIDATE.compare(BASELINE, labels=both)
     assert (found.confirmed, found.corrected.labels) == (True, 60)
     assert found.corrected.low > 0.8
+
+
+def test_labels_on_any_scale_are_estimated_with_the_width_of_the_scale():
+    """Also if a labelled pair has no score in one report, or in none."""
+    rng = random.Random(1)
+    sides = [Report([*run.rows]) for run in (CANDIDATE, BASELINE)]
+    sides[0].rows[3], sides[1].rows[4] = row(3, failed(), answer="new 3"), row(4, failed(), answer="old 4")
+    sides[0].rows[5], sides[1].rows[5] = row(5, failed(), answer="new 5"), row(5, failed(), answer="old 5")
+    shares = [{f"q-{n}": rng.choice([0.0, 0.5, 1.0]) for n in range(40)} for _ in sides]
+    grades = [{name: 1 + 4 * share for name, share in own.items()} for own in shares]
+    plain = sides[0].compare(sides[1], labels=tuple(shares)).corrected
+    graded = sides[0].compare(sides[1], labels=tuple(grades), label_scale=(1, 5)).corrected
+    judged = [None if n in (3, 4, 5) else float(n < 30) for n in range(60)]
+    constant = fmean(value for value in judged if value is not None)
+    own = [constant if value is None else value for value in judged[:40]]
+    for labels, found, width in ((shares, plain, 1), (grades, graded, 4)):
+        differences = [labels[0][name] - labels[1][name] for name in labels[0]]
+        expected = prediction_powered_mean(differences, own, judged[40:], scale=(-width, width))
+        assert (found.estimate, found.low, found.high) == pytest.approx((expected.mean, expected.low, expected.high))
+    assert (graded.labels, plain.labels) == (40, 40)
+
+
+def test_at_most_five_labels_without_an_answer_are_named():
+    labels = {**labels_of(CANDIDATE.to_label(40, baseline=BASELINE), BETTER), **{f"x{n}": 1.0 for n in range(7)}}
+    (note,) = CANDIDATE.compare(BASELINE, labels=labels).notes
+    assert note.fields == {"count": 7, "ids": ["x0", "x1", "x2", "x3", "x4"]}
 
 
 def test_fewer_than_twenty_labelled_pairs_say_nothing():
