@@ -1,5 +1,6 @@
 """Agreement with labels: equal to scikit-learn, scipy and krippendorff, never NaN, and as sure as it says."""
 
+import itertools
 import math
 
 import krippendorff
@@ -182,12 +183,86 @@ def test_the_intervals_hold_the_truth_as_often_as_they_say():
     assert sum(found.low <= 0.8 <= found.high for found in held) >= 0.9 * len(held)
 
 
-@pytest.mark.parametrize(
-    ("name", "scores", "labels", "value"), [("kendall", [0, 1], [0, 1], 1.0), ("kappa", [0], [1], 0.0)]
+def drawn(name, scores, labels):
+    """Return the values of a statistic in all possible resamples with two added pairs, and their probabilities."""
+    cells = list(itertools.product(sorted(set(scores)), sorted(set(labels))))
+    size, pairs = len(scores), list(zip(scores, labels, strict=True))
+    chances = [(pairs.count(cell) + 2 / len(cells)) / (size + 2) for cell in cells]
+    draws = list(itertools.combinations_with_replacement(range(len(cells)), size))
+    counts = [[draw.count(cell) for cell in range(len(cells))] for draw in draws]
+    values = [statistic(name, *columns([cells[cell] for cell in draw])) for draw in draws]
+    return values, stats.multinomial.pmf(counts, size, chances)
+
+
+@each(
+    ("name", "scores", "labels"),
+    [
+        ("kendall", [0, 1], [0, 1]),  # 0.31 of the resamples are defined
+        ("kappa", [0], [1]),
+        ("pearson", [0.1, 0.1, 0.7], [0.1, 0.1, 0.3]),  # 0.47
+        ("pearson", [0.1, 0.7, 0.7], [0.1, 0.1, 0.3]),  # 0.57
+        ("pearson", [0.3, 0.1, 0.9, 0.3, 0.1], [0.1, 0.1, 0.7, 0.7, 0.1]),
+        ("weighted_kappa", [0, 1, 4, 1, 0], [0, 0, 4, 1, 1]),
+        ("spearman", [1, 2, 7, 2, 1], [0.1, 0.3, 0.3, 0.3, 0.1]),
+        ("auc", [0.2, 0.2, 0.9, 0.7, 0.2, 0.7], [0, 0, 1, 1, 0, 0]),
+        ("krippendorff_ordinal", [0, 1, 3, 1, 0], [0, 1, 3, 0, 0]),
+        ("kendall", [1, 2, 7, 2, 1, 1], [0.1, 0.3, 0.1, 0.3, 0.1, 0.3]),
+    ],
 )
-def test_a_value_has_no_interval_where_resamples_have_none_or_all_the_same(name, scores, labels, value):
-    reason = "too few different values for an interval"
-    assert estimates(scores, labels, [name]) == {name: Estimate(value, reason=reason)}
+def test_the_interval_holds_95_percent_of_all_possible_resamples(name, scores, labels):
+    """Pairs and clusters of one pair have the same resamples; an interval needs half of them, with two values."""
+    values, chances = drawn(name, scores, labels)
+    known = np.array([value is not None for value in values])
+    share_known, value = chances[known].sum(), statistic(name, scores, labels)
+    for clusters in (None, range(len(scores))):
+        found = estimates(scores, labels, [name], clusters=clusters)[name]
+        if share_known < 0.5 or len({value for value in values if value is not None}) < 2:
+            assert found == Estimate(value, reason="too few different values for an interval")
+            continue
+        numbers = np.array([value for value in values if value is not None])
+        for end, tail in ((found.low, 0.025), (found.high, 0.975)):
+            below, upto = (
+                chances[known] @ side / share_known for side in (numbers < end - 1e-9, numbers <= end + 1e-9)
+            )
+            assert below - 0.01 <= tail <= upto + 0.01 or end == value  # noise of 2,000 resamples
+
+
+@each("name", ["kappa", "spearman"])
+def test_pairs_repeated_within_their_clusters_do_not_narrow_the_interval(name):
+    scores, labels = [0, 1, 4, 1, 0, 4, 0], [0, 0, 4, 1, 1, 4, 4]
+    once = estimates(scores, labels, [name], clusters=range(7))
+    repeated = estimates(scores * 3, labels * 3, [name], clusters=[*range(7)] * 3)
+    assert [repeated[name].value, repeated[name].low, repeated[name].high] == pytest.approx(
+        [once[name].value, once[name].low, once[name].high]
+    )
+
+
+def test_statistics_estimated_together_have_the_intervals_of_each_alone():
+    scores, labels = [0, 1, 2, 1, 0, 1, 2], [0, 1, 1, 1, 0, 0, 1]
+    for names in (("kappa", "weighted_kappa", "krippendorff", "krippendorff_ordinal"), ("auc", "spearman", "kendall")):
+        together = estimates(scores, labels, names)
+        for name in names:
+            assert estimates(scores, labels, [name])[name] == together[name], name
+
+
+def test_beyond_64_values_the_interval_is_that_of_groups_moved_to_the_exact_value():
+    rng = np.random.default_rng(6)
+    scores = rng.permutation(128)
+    labels = (scores + rng.normal(0, 30, 128) > 64).astype(float).tolist()
+    for name in ("auc", "pearson"):
+        found = estimates(scores.tolist(), labels, [name])[name]
+        grouped = estimates((scores // 2).tolist(), labels, [name])[name]
+        moved = found.value - grouped.value
+        assert (found.low, found.high) == pytest.approx((grouped.low + moved, grouped.high + moved), abs=1e-12)
+        assert abs(moved) > 1e-6
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
+def test_alpha_of_equal_ratings_is_not_defined_however_they_are_rounded(level):
+    for value, times in itertools.product((0.1, 0.3, 0.7, 2 / 3), range(1, 12)):
+        ratings = [[*[value] * times, 0.9], [*[value] * times, None]]  # a single rating does not count
+        assert krippendorff_alpha(ratings, level) is None, (value, times)
+    assert krippendorff_alpha([], level) is None
 
 
 def test_an_estimate_reads_as_its_value_and_interval_or_as_why_there_is_none():

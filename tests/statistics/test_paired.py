@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, permutation_test, ttest_1samp
 
 from langchain_rageval.statistics import PairedDifference, detectable_difference, holm, paired_difference, sign_flip_p
-from langchain_rageval.statistics.paired import Stratum, largest_loss, unpaired_difference
+from langchain_rageval.statistics.paired import Stratum, largest_loss, pairs_to_show, unpaired_difference
 
 differences = st.lists(st.sampled_from([step / 8 for step in range(-8, 9)]), min_size=1, max_size=15)
 many = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
@@ -131,6 +131,22 @@ def test_equal_pairs_leave_a_little_more_loss_than_the_exact_bound_of_as_many_pa
         exact = 1 - 0.025 ** (1 / size)
         for span in (1.0, 4.0):
             assert exact <= largest_loss([0.0] * size, span=span) / span <= 1.15 * exact
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=2, max_size=40), st.sampled_from([1.0, 4.0]))
+def test_the_largest_loss_is_the_end_of_students_interval_that_means_a_loss(values, span):
+    reach = 5 / 4 * span
+    low, high = ttest_1samp([*values, reach, -reach], 0.0).confidence_interval(0.967)
+    for sign, end in ((1, -low), (-1, high)):
+        assert largest_loss(values, span=span, sign=sign) == pytest.approx(min(max(end, 0.0), span))
+
+
+def test_as_many_equal_pairs_show_a_margin_as_have_it_for_their_largest_loss():
+    for pairs in (8, 9, 31, 32, 33, 100):
+        for span in (1.0, 4.0):
+            margin = largest_loss([0.0] * pairs, span=span)
+            assert pairs_to_show(margin, span) == pairs
+            assert pairs_to_show(margin * (1 - 1e-12), span) == pairs + 1
 
 
 # Several metrics

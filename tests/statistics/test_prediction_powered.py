@@ -34,26 +34,36 @@ def test_one_label_and_equal_labels_do_not_seem_certain():
     assert 0.9 < equal.low < 0.99
 
 
-def test_numbers_worked_out_step_by_step():
-    human, judge, others = [0.0, 1.0, 0.5, 1.0], [0.2, 0.9, 0.4, 0.7], [0.1, 0.8, 0.6, 0.9, 0.3, 0.5]
-    found = prediction_powered_mean(human, judge, others, level=0.8)
+@pytest.mark.parametrize(
+    ("judge", "others"),
+    [
+        ([0.2, 0.9, 0.4, 0.7], [0.1, 0.8, 0.6, 0.9, 0.3, 0.5]),
+        ([0.2, 0.9, 0.4, 0.7], [0.1, 0.8]),  # the least number of others
+        ([0.0, 0.9, 0.4, 0.7], [0.0, 0.8, 0.2]),  # scores may be up to 1, though none is
+        ([0.2, 1.0, 0.4, 0.7], [0.1, 0.8, 1.0]),
+        ([0.2, 1.5, 0.4, 0.9], [0.0, 0.8, 1.2]),  # beyond [0, 1], they are those observed
+        ([-0.2, 0.9, 0.4, 0.7], [0.1, 0.8, 0.5]),
+    ],
+)
+def test_numbers_worked_out_step_by_step(judge, others):
+    human = [0.0, 1.0, 0.5, 1.0]
+    found = prediction_powered_mean(human, judge, others, level=0.5)
     weights = []
     for place in range(4):  # each weight by the other three labels
         hs, js = human[:place] + human[place + 1 :], judge[:place] + judge[place + 1 :]
         covariance = fmean([h * j for h, j in zip(hs, js, strict=True)]) - fmean(hs) * fmean(js)
-        weights.append(min(max(covariance / variance([*judge, *others]) / (1 + 4 / 6), 0), 1))
-    weight, middle = fmean(weights), fmean(others)
+        weights.append(min(max(covariance / variance([*judge, *others]) / (1 + 4 / len(others)), 0), 1))
+    weight, middle, scores = fmean(weights), fmean(others), [*judge, *others]
+    least, greatest = (0, 1) if min(scores) >= 0 and max(scores) <= 1 else (min(scores), max(scores))
     corrections = [h - w * (j - middle) for h, j, w in zip(human, judge, weights, strict=True)]
-    extended = [
-        *corrections,
-        1 + weight * middle,
-        -weight * (1 - middle),
-    ]  # the greatest and the least that are possible
-    half = student_t.ppf(0.9, 5) * sqrt(variance(extended) / 6 + weight**2 * variance(others) / 6)
+    invented = [1 - weight * (least - middle), -weight * (greatest - middle)]  # the greatest and the least possible
+    extended = [*corrections, *invented]
+    half = student_t.ppf(0.75, 5) * sqrt(variance(extended) / 6 + weight**2 * variance(others) / len(others))
     centre = fmean(extended)
     assert found.weight == pytest.approx(weight)
+    assert weight > 0.1
     assert found.mean == pytest.approx(fmean(corrections))
-    assert (found.low, found.high) == pytest.approx((max(centre - half, 0), min(centre + half, 1)))
+    assert (found.low, found.high) == pytest.approx((centre - half, max(centre + half, found.mean)))
     assert 0 < found.low < found.high < 1
 
 

@@ -83,9 +83,6 @@ def test_numpy_arrays_are_taken_as_they_are():
     assert average_precision(np.array([True, False])) == 1.0
 
 
-# Mistakes
-
-
 @given(finite, finite, st.none() | st.integers(1, 15), st.sampled_from(["exp2", "linear"]))
 def test_ndcg_lies_between_0_and_1_and_the_best_order_is_exactly_1(found, others, k, gain):
     value = ndcg(found, found + others, k, gain=gain)
@@ -93,3 +90,11 @@ def test_ndcg_lies_between_0_and_1_and_the_best_order_is_exactly_1(found, others
     assert value == 0.0 or any(grade > 0 for grade in found)
     best = ndcg(sorted(found, reverse=True), None, k, gain=gain)
     assert best == (1.0 if max(found) > 0 else 0.0)
+
+
+def test_documents_without_gain_do_not_raise_the_best_order_above_1_by_rounding():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        found = np.sort(rng.random(20))[::-1]
+        value = ndcg(found, [*found, *np.zeros(int(rng.integers(1, 200)))])
+        assert 1 - 1e-12 <= value <= 1.0

@@ -28,7 +28,7 @@ REFUSED = [
         "an interval needs at least one value; got none: at least one sample must be scored",
     ),
     *((partial(change_points, [0.0] * 20, bad), ERROR.format(bad)) for bad in (0.0, 1.0, math.nan)),
-    (partial(DriftDetector, {None: [1.0] * 10}, 0.0), ERROR.format(0.0)),
+    *((partial(DriftDetector, {"a": [1.0] * 10, "b": [1.0]}, bad), ERROR.format(bad)) for bad in (0.0, 1.0)),
     (partial(DriftDetector({None: [1.0] * 10}).add, 1.5), "every value must be in [0, 1]; got 1.5"),
     (partial(paired_difference, []), "an interval needs at least one difference; got none"),
     (
@@ -43,7 +43,11 @@ REFUSED = [
     ),
     (partial(full.add, 0.5), "more than size=1 values were added: size must be the number of all values of the set"),
     (partial(ConfidenceSequence, 0), "size must be at least 1, got 0"),
-    (partial(ConfidenceSequence, 9, 1.5), "error must be between 0 and 1, such as 0.05, got 1.5"),
+    *(
+        (partial(ConfidenceSequence, 9, *errors), f"error must be between 0 and 1, such as 0.05, got {bad}")
+        for bad in (0.0, 1.0, 1.5, math.nan)
+        for errors in ((bad,), (bad, 0.05), (0.05, bad))
+    ),
     (partial(ConfidenceSequence, 9, low=1, high=0), "low and high must be finite bounds, low below high; got 1 and 0"),
     (partial(ConfidenceSequence(9).add, 1.5), "every value must be in [0, 1], got 1.5"),
     *(

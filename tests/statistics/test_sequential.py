@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import f, kstwobign
 
 from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.statistics.sequential import ConfidenceSequence, DriftDetector, change_points, spread_of_groups
@@ -210,8 +211,8 @@ def test_each_slice_has_a_baseline_of_its_own_and_unknown_slices_are_ignored():
     assert detector.count == 600
 
 
-def alarm_after(values, lowest, run_length, per_day):
-    """Return after how many values the sum of the capital of all bettors is the run length, each bettor by itself.
+def capitals(values, lowest, per_day):
+    """Return the sum of the capital of all bettors after each value, each bettor by itself.
 
     One starts on every day, bets by mean and square of its own losses so far, half a value and a quarter of a square
     added as in the paper, and stakes at most what loses 3/4 of its capital on the best value.
@@ -227,22 +228,38 @@ def alarm_after(values, lowest, run_length, per_day):
                 losses.append(lowest - value)
                 capital *= 1 + stake * losses[-1]
             total += capital
-        if total >= run_length:
-            return end
-    return None
+        yield total
 
 
-@pytest.mark.parametrize("run_length", [30, 365])
 @pytest.mark.parametrize(("fall", "margin"), [(0.0, 0.0), (0.6, 0.0), (0.35, 0.1), (0.9, 0.02)])
-def test_the_alarm_comes_when_the_bettors_together_have_the_run_length(run_length, fall, margin):
+def test_the_alarm_comes_when_the_bettors_together_have_the_run_length(fall, margin):
     rng = np.random.default_rng(7)
-    baseline = rng.beta(8, 1, size=200)
-    values = np.concatenate([rng.beta(8, 1, size=35), np.maximum(rng.beta(8, 1, size=60) - fall, 0.0)]).tolist()
-    detector = DriftDetector({None: baseline.tolist()}, 0.05, margin=margin, run_length=run_length)
-    lowest = bounded_mean_interval(baseline.tolist(), 0.95)[0] - margin
-    for number, value in enumerate(values):
-        detector.add(value, period=number // 8)
-    assert detector.alarm == alarm_after(values, lowest, run_length, 8)
+    baseline = rng.beta(8, 1, size=200).tolist()
+    values = np.concatenate([rng.beta(8, 1, size=35), np.maximum(rng.beta(8, 1, size=25) - fall, 0.0)]).tolist()
+    lowest = bounded_mean_interval(baseline, 0.95)[0] - margin
+    expected = np.array(list(capitals(values, lowest, 8)))
+    for highest in sorted(set(np.maximum.accumulate(expected)))[1::4]:
+        for run_length in (highest * (1 - 1e-9), highest * (1 + 1e-9)):
+            detector = DriftDetector({None: baseline}, 0.05, margin=margin, run_length=run_length)
+            for number, value in enumerate(values):
+                detector.add(value, period=number // 8)
+            reached = np.flatnonzero(expected >= run_length)
+            assert detector.alarm == (reached[0] + 1 if reached.size else None)
+
+
+def test_the_estimated_change_is_where_two_means_fit_best():
+    """The earlier mean is the lowest of the baseline, the later mean is lower: least squares over all places."""
+    rng, baseline = np.random.default_rng(2), [0.9] * 300
+    lowest = bounded_mean_interval(baseline, 0.95)[0]
+    for _ in range(20):
+        values = np.clip(np.concatenate([rng.normal(0.8, 0.3, 30), rng.normal(0.5, 0.3, 60)]), 0, 1)
+        detector = alarm_of(baseline, values)
+        seen = values[: detector.alarm]
+        errors = []
+        for place in range(len(seen)):
+            before, after = seen[:place], seen[place:]
+            errors.append(((before - lowest) ** 2).sum() + ((after - min(after.mean(), lowest)) ** 2).sum())
+        assert detector.change == np.argmin(errors)
 
 
 def test_the_spread_of_days_is_estimated_and_chance_is_none():
@@ -252,7 +269,39 @@ def test_the_spread_of_days_is_estimated_and_chance_is_none():
     found = [spread_of_groups([rng.normal(rng.normal(0, 0.1), 0.3, 100) for _ in range(30)]) for _ in range(60)]
     assert min(found) > 0
     assert np.mean(found) == pytest.approx(0.1, abs=0.01)
-    assert (spread_of_groups([[0.5, 0.5]]), spread_of_groups([[0.1], [0.9]]), spread_of_groups([])) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("sizes", [(1, 2), (2, 1, 1), (2, 2), (3, 4, 5), (1, 30), (40,) * 8, (1,) * 9 + (2,)])
+def test_groups_have_a_spread_if_the_f_test_rejects_at_one_in_a_thousand(sizes):
+    rng = np.random.default_rng(len(sizes))
+    within = [rng.normal(size=size) for size in sizes]
+    within = [group - group.mean() for group in within]
+    means = rng.normal(size=len(sizes))
+    means -= np.average(means, weights=sizes)
+    freedom = len(sizes) - 1, sum(sizes) - len(sizes)
+    ratio = (sizes @ means**2 / freedom[0]) / (sum(group @ group for group in within) / freedom[1])
+    for chance, is_found in ((0.00102, False), (0.00098, True)):
+        factor = np.sqrt(f.isf(chance, *freedom) / ratio)
+        groups = [group + factor * mean for group, mean in zip(within, means, strict=True)]
+        assert (spread_of_groups(groups) > 0) == is_found
+
+
+def test_the_spread_of_equal_groups_is_what_their_means_vary_beyond_chance():
+    rng = np.random.default_rng(9)
+    groups = rng.normal(rng.normal(size=(12, 1)), 0.5, size=(12, 10))
+    groups -= groups.mean()
+    expected = groups.mean(axis=1).var(ddof=1) - groups.var(axis=1, ddof=1).mean() / 10
+    assert spread_of_groups(groups) ** 2 == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("groups", [[], [[0.5, 0.5]], [[0.1], [0.9]], [[0.1 + 0.2 - 0.3] * 3] * 4, [[0.0] * 5] * 2])
+def test_groups_too_few_or_equal_have_no_spread(groups):
+    assert spread_of_groups(groups) == 0.0
+
+
+def test_the_degrees_of_freedom_lost_by_centring_are_subtracted():
+    assert spread_of_groups([[-1.0, -1.1], [1.0, 1.1]] * 2, parts=3) > 0
+    assert spread_of_groups([[-1.0, -1.1], [1.0, 1.1]] * 2, parts=4) == 0.0
 
 
 # Change points: false alarms, place, several changes, and series that have none.
@@ -283,3 +332,18 @@ def test_short_and_constant_series_have_no_change(values):
 def test_a_series_of_twice_the_shortest_part_may_have_a_change_in_its_middle():
     assert change_points([0.9] * 6 + [0.1] * 6) == [6]
     assert change_points([0.9] * 6 + [0.1] * 5) == []
+
+
+def test_a_change_is_found_if_kolmogorovs_statistic_rejects_and_lies_where_two_means_fit_best():
+    rng = np.random.default_rng(11)
+    for size in (12, 13, 30, 75):
+        values = rng.normal(size=size) + np.where(np.arange(size) < size // 2, 0.0, 2.5)
+        bridge = np.cumsum(values - values.mean())
+        chance = kstwobign.sf(np.abs(bridge).max() / (values.std() * np.sqrt(size)))
+        assert change_points(values, chance * 0.999) == []
+        errors = {
+            place: size * values.var()
+            - place * (size - place) / size * (values[:place].mean() - values[place:].mean()) ** 2
+            for place in range(6, size - 5)
+        }
+        assert min(errors, key=errors.get) in change_points(values, chance * 1.001)
