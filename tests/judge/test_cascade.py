@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from itertools import permutations
 from math import log
 
 import pytest
@@ -15,7 +16,9 @@ from langchain_rageval import (
     ConfigError,
     Judge,
     OfflineJudge,
+    PromptSet,
     RetryPolicy,
+    StrictJsonOutputParser,
     aspect_critique,
     cascade,
     claim_metrics,
@@ -25,7 +28,11 @@ from langchain_rageval import (
     jury,
     rubric,
 )
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge
 from langchain_rageval.judge.panels import with_fresh_endpoint
+from langchain_rageval.judge.parser import strict_schema
+from langchain_rageval.prompts.answer_schemas import Verdicts
+from langchain_rageval.prompts.layout import RequestContent
 
 SAMPLE = {
     "question": "Is it open?",
@@ -73,7 +80,8 @@ def with_probability(number, text):
     items = [{"token": part, "logprob": lp, "bytes": list(part.encode()), "top_logprobs": []} for part, lp in tokens]
     items[1]["logprob"] = log(number)
     other = "absent" if text[at:end] != "absent" else "supported"
-    items[1]["top_logprobs"] = [{"token": other, "bytes": list(other.encode()), "logprob": log(1 - number)}]
+    if number < 1:
+        items[1]["top_logprobs"] = [{"token": other, "bytes": list(other.encode()), "logprob": log(1 - number)}]
     return AIMessage(text, response_metadata={"logprobs": {"content": items}})
 
 
@@ -134,14 +142,43 @@ def test_what_the_cheap_judge_fails_on_after_its_attempts_is_passed_on(reply, at
     assert notes == [f"judge passed 1 of 2 requests on to judge: 1 {why}."]
 
 
-@pytest.mark.parametrize(("limit", "passed_on"), [(0.9, True), (0.75, False)])
-def test_a_verdict_of_low_probability_is_passed_on(limit, passed_on):
-    cheap, _ = judge_of("cheap", with_probability(0.8, verdicts("supported", "absent")), probabilities=True)
+@each(
+    ("numbers", "limit", "passed_on"),
+    [
+        *(([0.8], 0.9, True), ([0.8], 0.75, False), ([0.5], 0.5, False), ([0.5], 0.51, True)),
+        *(([0.5], 0, False), ([1.0], 1, False), ([0.99], 1, True)),
+        *(([0.95, 0.95, 0.8], 0.9, True), ([0.8, 0.95, 0.95], 0.9, True), ([0.95, 0.92, 0.91], 0.9, False)),
+    ],
+)
+def test_a_verdict_of_low_probability_in_any_vote_is_passed_on(numbers, limit, passed_on):
+    replies = [with_probability(number, verdicts("supported", "absent")) for number in numbers]
+    cheap, _ = judge_of("cheap", *replies, probabilities=True, draws=len(numbers))
     strong, received = judge_of("strong", verdicts("absent", "absent"))
     score, notes = run(cheap, strong, least_probability=limit)
     assert (score.value, bool(received)) == (0.0 if passed_on else 0.5, passed_on)
     why = ": 1 with a low probability" if passed_on else ""
     assert notes == [f"judge passed {int(passed_on)} of 2 requests on to judge{why}."]
+
+
+@each("replies", list(permutations([verdicts("supported", "absent"), verdicts("supported"), "?"], 2)), ids=str)
+def test_one_vote_that_lacks_an_item_or_is_unreadable_is_passed_on(replies):
+    cheap, _ = judge_of("cheap", replies[0], *[replies[1]] * 2, draws=3)
+    strong, received = judge_of("strong", verdicts("supported", "supported"))
+    score, notes = run(cheap, strong)
+    assert (score.value, len(received)) == (1.0, 1)
+    assert notes[0].endswith(" unreadable." if "?" in replies else " incomplete.")
+
+
+def test_each_vote_of_each_draw_of_a_cascade_repeats_the_request_anew():
+    cheap, _ = judge_of("cheap", "?", draws=3)
+    judge = cascade(cheap, judge_of("strong", "?")[0])
+    prompts = PromptSet.default("en")
+    request = RequestContent(
+        "verify_statements", prompts, prompts.get("verify_statements"), {"question": "?"}, None, strict_schema(Verdicts)
+    )
+    question = JudgeQuestion(request, StrictJsonOutputParser(Verdicts))
+    votes = [vote for draw in range(3) for vote in next(ask_judge(judge, question, Attempts(1), draw)).operations]
+    assert [next(vote).draw for vote in votes] == list(range(9))
 
 
 def test_a_jury_that_disagrees_is_a_cheap_judge_too():
@@ -179,6 +216,7 @@ def test_instrument_models_and_text_name_both_judges():
     assert "'version': 'two'" in described
     assert judge.instrument != cascade(cheap, strong, least_probability=0.5).instrument != cheap.instrument
     assert faithfulness(judge).models == [cheap.model, strong.model] * 2
+    assert judge.identity == f"{cheap.identity}, then {strong.identity}"
     assert repr(judge) == f"cascade({cheap!r}, {strong!r}, least_probability=0.9)"
 
 

@@ -247,6 +247,7 @@ def test_it_shows_its_judges_and_no_key():
     assert shown.startswith("jury([Judge(Member(model='A'), ")
     assert all(f"Member(model='{name}')" in shown for name in "ABC")
     assert "attempts=3" in shown
+    assert (bench.model, bench.attempts) == (bench.members[0].model, 1)
     assert bench.identity == "Member(model='A'), Member(model='B'), Member(model='C')"
     for text in (shown, str(bench), repr(faithfulness(bench)), str(bench.instrument)):
         assert "secret" not in text

@@ -32,7 +32,14 @@ from langchain_rageval.judge.probabilities import (
     probabilities_of,
     verdict_key,
 )
-from langchain_rageval.prompts.answer_schemas import AspectVerdict, ContextVerdicts, RubricGrades, Statements, Verdicts
+from langchain_rageval.prompts.answer_schemas import (
+    AspectVerdict,
+    ContextVerdicts,
+    RubricGrades,
+    Statements,
+    Verdict,
+    Verdicts,
+)
 
 
 def token(text, others=None, *, probability=None):
@@ -147,6 +154,30 @@ def test_the_number_of_an_item_is_no_grade():
     answer = read(ContextVerdicts, reply)
     assert probabilities_of(answer.verdicts[0], "context") == {}
     assert probabilities_of(answer.verdicts[0], "useful") == {"true": 1.0}
+
+
+@each(
+    "around", ["{}", "So {{here}}: {}", "{{{{ [x {}", "{}\nSee [1].", "{} {{'a' b}}", '[{{"note": 1}}] {}\n{{"n": 2}}']
+)
+def test_brackets_before_and_after_the_answer_do_not_count(around):
+    before, after = around.format("|").split("|")
+    verdict = token("true", {"false": 0.1})
+    reply = message(before, '{"reason": "so", "verdict": ', verdict, "}", after)
+    answer = AspectVerdict(reason="so", verdict=True)
+    assert assign_probabilities(answer, reply)
+    assert rounded(probabilities_of(answer, "verdict")) == {"true": 0.9, "false": 0.1}
+
+
+@each("rest", ['"b": false, "b": true', '"b": false, "other": {"b": false}', '"c": false', '"b": true', '"b": [false]'])
+def test_a_reply_with_other_verdicts_than_the_answer_gives_no_probabilities(rest):
+    class Two(BaseModel):
+        a: bool
+        b: bool
+
+    answer = Two(a=True, b=False)
+    assert assign_probabilities(answer, message('{"a": ', token("true", {"false": 0.1}), f", {rest}}}"))
+    expected = [{"true": 0.9, "false": 0.1}, {"false": 1.0}] if rest == '"b": [false]' else [{}, {}]
+    assert [rounded(probabilities_of(answer, field)) for field in ("a", "b")] == expected
 
 
 def test_a_draft_before_the_answer_and_a_fence_around_it_do_not_count():
@@ -354,15 +385,26 @@ def test_a_label_that_continues_another_one_has_its_own_probability():
         assert rounded(probabilities_of(answer, "state")) == {label: 0.75, other: 0.25}, label
 
 
+class Part(BaseModel):
+    verdict: bool
+    reason: str = ""
+
+
+class Whole(BaseModel):
+    part: Part
+
+
 def test_the_verdicts_of_an_answer_within_an_answer_count_and_their_reasons_do_not():
-    class Part(BaseModel):
-        verdict: bool
-        reason: str = ""
-
-    class Whole(BaseModel):
-        part: Part
-
     true, also, false = (
         Whole(part=Part(verdict=verdict, reason=text)) for verdict, text in ((1, "a"), (1, "b"), (0, "a"))
     )
     assert verdict_key(true) == verdict_key(also) != verdict_key(false)
+
+
+def test_verdicts_are_compared_item_by_item_whatever_the_order_of_numbered_items():
+    one, other = (Verdict(statement=number, reason="", evidence=[], verdict="absent") for number in (1, 2))
+    changed = other.model_copy(update={"statement": 1})
+    assert verdict_key([one, other]) == verdict_key([other, one]) != verdict_key([one, changed])
+    yes, no = Part(verdict=True), Part(verdict=False)
+    for first, second in ((yes, no), (one, yes), (yes, one)):
+        assert verdict_key([first, second]) != verdict_key([second, first])
