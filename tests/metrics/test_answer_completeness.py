@@ -67,5 +67,11 @@ def test_a_stored_score_is_counted_again_without_a_call(tmp_path):
     assert again.rows[0].scores["answer_completeness"].value == 1 / 2
 
 
+@pytest.mark.parametrize("answer", ["Prices.", "The price is high."])
+def test_offline_a_word_of_the_question_is_covered_if_the_answer_has_its_stem(answer):
+    score = answer_completeness(OfflineJudge()).invoke({"question": "Price? Opening?", "answer": answer})
+    assert [(f.text, f.verdict) for f in score.findings] == [("price", "covered"), ("opening", "missing")]
+
+
 class TestAnswerCompleteness(MetricTests):
     metric = answer_completeness(OfflineJudge())

@@ -176,3 +176,11 @@ def test_votes_without_a_majority_give_no_score_but_are_found():
 @pytest.mark.parametrize(("applies", "reason"), [(True, "yes"), (False, "no")])
 def test_a_judge_without_a_reason_leaves_its_verdict_as_one(applies, reason):
     assert scored(critique(applies, "")).reason == reason
+
+
+def test_a_verdict_on_an_aspect_is_scored_again_by_a_metric_of_the_same_aspect_alone():
+    judge = Judge(scripted(critique(True, "Short."), critique(False), critique(True, "")), draws=3)
+    score = aspect_critique(judge, "conciseness").invoke(ANSWERED)
+    again = aspect_critique(scripted(), "conciseness", name="mine").rescore(ANSWERED, score)
+    assert (again.value, again.reason, again.findings) == (1.0, "Short.", score.findings)
+    assert aspect_critique(scripted(), "coherence").rescore(ANSWERED, score) is None

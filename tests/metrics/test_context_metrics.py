@@ -283,10 +283,11 @@ def test_the_reason_is_in_russian_or_else_in_english_of_context_relevance(questi
     assert relevant(needed(*numbers), question=question).reason == reason
 
 
-def test_of_many_needed_sentences_ten_are_named():
-    numbers = [f"1.{n}" for n in range(1, 13)]
+@each(("count", "more"), [(9, ""), (10, ""), (11, ", …"), (12, ", …")])
+def test_of_many_needed_sentences_ten_are_named(count, more):
+    numbers = [f"1.{n}" for n in range(1, count + 1)]
     score = relevant(needed(*numbers), contexts=["Yes. " * 12])
-    assert score.reason == f"Needed sentences: 12 of 12 ({', '.join(numbers[:10])}, …)."
+    assert score.reason == f"Needed sentences: {count} of 12 ({', '.join(numbers[:10])}{more})."
 
 
 MUNICH = Sample(

@@ -78,6 +78,18 @@ def test_each_share_is_computed_from_the_verdicts_and_its_reason_names_the_turns
     assert {finding.kind for score in found.values() for finding in score.findings} == {"turn"}
 
 
+@each(("count", "more"), [(3, "."), (4, "; and 1 more."), (5, "; and 2 more.")])
+def test_the_reason_quotes_three_exceptions_and_counts_the_others(count, more):
+    texts = [f"Need {number}" for number in range(1, count + 1)]
+    facts = TurnFacts(statements=[], facts=[], needs=[TurnFact(turn=3, text=text) for text in texts])
+    unmet = [NeedVerdict(need=n, reason="", verdict="unmet", turns=[]) for n in range(1, count + 1)]
+    reason = scores(facts=facts, pairs=None, told=None, needs=NeedVerdicts(verdicts=unmet))[
+        "conversation_resolution"
+    ].reason
+    quoted = "; ".join(f"unmet: «{text}» (turn 3)" for text in texts[:3])
+    assert reason == f"Needs of the user that are met: 0 of {count}; {quoted}{more}"
+
+
 def test_a_withdrawn_need_does_not_count():
     verdicts = [NEEDS.verdicts[0], NeedVerdict(need=2, reason="", verdict="withdrawn", turns=[4])]
     found = scores(needs=NeedVerdicts(verdicts=verdicts))["conversation_resolution"]

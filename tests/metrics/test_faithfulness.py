@@ -12,7 +12,8 @@ from helpers.waiting import PATIENCE, auntil, until
 
 from langchain_rageval import OfflineJudge, Sample, evaluate, faithfulness, suite
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.faithfulness import supported_share
+from langchain_rageval.metrics.faithfulness import expected_share, supported_share
+from langchain_rageval.metrics.supported import extraction_findings
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.run import Run
 
@@ -63,6 +64,25 @@ def test_when_nothing_was_retrieved_an_answer_with_facts_scores_zero_after_one_c
     score = scored(statements("a", "b"), sample=SAMPLE.model_copy(update={"contexts": contexts}))
     assert (score.value, score.usage.calls) == (0.0, 1)
     assert [finding.verdict for finding in score.findings] == ["absent", "absent"]
+
+
+@each(
+    ("probabilities", "expected"),
+    [
+        ([{}, {}], 1 / 2),
+        ([{"supported": 0.75, "absent": 0.25}, {"supported": 0.25, "absent": 0.75}], 1 / 2),
+        ([{"supported": 0.5, "absent": 0.5}, {}], 1 / 4),
+        ([{}, {"supported": 0.5, "absent": 0.5}], 3 / 4),
+    ],
+)
+def test_the_expected_share_takes_a_verdict_without_probabilities_as_certain(probabilities, expected):
+    given = state(["supported", "absent"])
+    pairs = zip(given["answer_verdicts"], probabilities, strict=True)
+    given["answer_verdicts"] = [finding.model_copy(update={"probabilities": known}) for finding, known in pairs]
+    value = expected_share(given)
+    assert value.number == pytest.approx(expected)
+    assert value.reason.startswith(supported_share(given).reason)
+    assert (value.reason == supported_share(given).reason) is not any(probabilities)
 
 
 # What it tells
@@ -208,3 +228,13 @@ def test_a_score_of_all_statements_says_nothing_of_the_extraction():
 def test_a_short_answer_is_not_measured():
     short = ENGLISH.model_copy(update={"answer": "It costs 4 euros."})
     assert "extraction" not in faithfulness(scripted(statements("x"), verdicts(supported(1)))).invoke(short).reason
+
+
+@each(
+    ("lost", "total", "said"),
+    [(3, 6, True), (3, 5, False), (5, 5, False), (2, 6, False), (3, 9, False), (4, 9, True), (0, 0, False)],
+)
+def test_a_text_of_six_units_whose_statements_leave_out_more_than_a_third_is_incomplete(lost, total, said):
+    for side in ("answer", "reference"):
+        findings = extraction_findings({**state([]), f"{side}_unmentioned": (lost, total)})
+        assert [(f.text, f.verdict) for f in findings] == [(side, "incomplete")] * said

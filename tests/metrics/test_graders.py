@@ -5,6 +5,8 @@ import math
 import pytest
 from helpers.each import each
 from helpers.scripted import PairScores, Vectors, relevance, scripted
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
 
 from langchain_rageval import (
     ConfigError,
@@ -56,7 +58,7 @@ def test_ranks_may_start_at_0():
     grader = cross_encoder_grader(ce, "rank_from_0")
     assert grades(grader, contexts=["a", "b", "c", "d"]) == ["0", "2", "0", "1"]
     assert grades(grader, contexts=["a", " "]) == ["0", "0"]
-    assert grader.instrument != cross_encoder_grader(ce).instrument
+    assert (grader.instrument["grades"], cross_encoder_grader(ce).instrument["grades"]) == ("rank_from_0", "rank")
 
 
 @each(
@@ -238,6 +240,16 @@ async def test_a_grader_of_ones_own_serves_every_metric():
     assert {"step", "class"} <= Renamed(name="renamed").description.keys()  # and not all that the object holds
 
 
+@each(
+    ("verdict", "could"),
+    [("0", False), ("1", True), ("3", True), ("5", True), ("6", False), ("-1", False), ("2.5", False)],
+)
+def test_a_judge_gives_whole_grades_of_its_scale(verdict, could):
+    finding = Finding(kind="context", number=1, text="", verdict=verdict)
+    assert llm_grader(scripted(), (1, 5)).could_have_made(finding) is could
+    assert llm_grader(scripted(), (-5, -1)).could_have_made(finding) is (verdict == "-1")
+
+
 def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
     sample = Sample(question="a b c?", contexts=["a b", "a x"])
     cosines = embedding_grader(HashingEmbeddings()).invoke({"sample": sample})["grades"]
@@ -322,7 +334,21 @@ def test_a_threshold_decides_which_part_of_a_passage_is_enough():
     given = sample([letters[60:160]], passages=[letters[:100]])
     assert grades_of_span_grader(given) == ["0.4"]
     assert recall_at(1, span_grader()).invoke(given).value == 0.0
-    assert recall_at(1, span_grader(), threshold=0.3).invoke(given).value == 1.0
+    for threshold, found in ((0.3, 1.0), (0.4, 1.0), (0.41, 0.0)):
+        assert recall_at(1, span_grader(), threshold=threshold).invoke(given).value == found
+    order = span_grader().invoke({"sample": given})["grades"]
+    assert span_grader().known_grades(given, order, 0.4) == ([0.4], [0.4])
+    assert span_grader().known_grades(given, order, 0.5) == ([0.4], [1.0, 0.4])  # the passage that nothing holds is 1
+    assert span_grader().judged_grades(given) == [1.0]
+
+
+@hypothesis_given(*[st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.integers(1, 12))] * 2)
+def test_the_overlap_of_two_places_is_their_common_share_of_the_shorter(one, other):
+    spans = [[source, start, start + length] for source, start, length in (one, other)]
+    places = {"spans": [spans[0]], "context_spans": [spans[1]]}
+    first, second = ({(source, at) for at in range(start, end)} for source, start, end in spans)
+    (grade,) = grades_of_span_grader(sample(["quite"], passages=["other"], **places))
+    assert float(grade) == len(first & second) / min(len(first), len(second))
 
 
 def test_a_reranker_gains_by_putting_the_passage_first():

@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.samples import CONTEXTS
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -102,8 +103,40 @@ def test_a_failed_judge_and_a_missing_field_are_errors_of_the_assessment(mlflow)
     assert "exact_match" in found["exact_match"]["feedback"]["error"]["error_message"]
 
 
-def test_names_are_valid_keys():
-    assert mlflow_key("recall@5") == "recall_at_5"
+@each(
+    ("failing", "source"),
+    [([], {"faithfulness": "judge", "exact_match": "code"}), (["faithfulness"], {"faithfulness": "judge"})],
+)
+def test_an_assessment_has_the_value_or_the_error_and_says_who_made_it(monkeypatch, failing, source):
+    kinds = SimpleNamespace(CODE="code", LLM_JUDGE="judge")
+    made = {"AssessmentError": dict, "AssessmentSource": dict, "Feedback": dict, "AssessmentSourceType": kinds}
+    monkeypatch.setitem(sys.modules, "mlflow.entities", SimpleNamespace(**made))
+    scorers = SimpleNamespace(scorer=lambda name: lambda function: function)
+    monkeypatch.setitem(sys.modules, "mlflow.genai.scorers", scorers)
+    judge = ScriptedJudge("not JSON", repeat=True) if failing else OfflineJudge()
+    metrics = suite(faithfulness(judge), exact_match())
+    outputs = {"answer": CONTEXTS[0], "contexts": CONTEXTS}
+    found = {one["name"]: one for one in metrics.as_mlflow()({"question": QUESTION}, outputs, CONTEXTS[0])}
+    assert {name: one["source"]["source_type"] for name, one in found.items()} == source | {"exact_match": "code"}
+    assert [name for name, one in found.items() if one["error"]] == failing
+    assert [name for name, one in found.items() if one["value"] is None] == failing
+    assert all(found[name]["error"]["error_code"] == "JudgeOutputError" for name in failing)
+    assert (found["exact_match"]["value"], found["exact_match"]["metadata"]["aspect"]) == (1.0, "answer")
+
+
+@each(
+    ("name", "key"),
+    [
+        ("recall@5", "recall_at_5"),
+        ("a/b: c", "a_b_ c"),
+        (" .a. ", "a"),
+        ("...", "_"),
+        ("a" * 200, "a" * 200),
+        ("a" * 201, "a" * 200),
+    ],
+)
+def test_names_are_valid_keys(name, key):
+    assert mlflow_key(name) == key
 
 
 def test_mlflow_has_to_be_installed(monkeypatch):

@@ -75,6 +75,25 @@ def test_a_declared_range_holds_and_a_rounding_error_is_removed():
     assert always(2.5, range=(0, 4)).invoke(SAMPLE).value == 2.5
     assert always(1.0000000000000002).invoke(SAMPLE).value == 1.0
     assert always(-1e-17).invoke(SAMPLE).value == 0.0
+    assert (always(-1e-9).invoke(SAMPLE).value, always(1 + 1e-9).invoke(SAMPLE).value) == (0.0, 1.0)
+    for beyond in (-2e-9, 1 + 2e-9):
+        with pytest.raises(ConfigError, match="not a finite number from 0 to 1"):
+            always(beyond).invoke(SAMPLE)
+
+
+@each(
+    ("given", "stored"),
+    [
+        ((0, 1), None),
+        ((0, 2), (0, 2)),
+        ((-1, 1), (-1, 1)),
+        ((0, math.inf), (0, None)),
+        ((-math.inf, 1), (None, 1)),
+        ((-math.inf, math.inf), (None, None)),
+    ],
+)
+def test_a_score_holds_the_range_unless_it_is_from_0_to_1(given, stored):
+    assert always(0.5, range=given).invoke(SAMPLE).range == stored
 
 
 def test_the_range_is_a_public_field_and_not_part_of_the_instrument():

@@ -32,7 +32,8 @@ from langchain_rageval import (
     span_grader,
     suite,
 )
-from langchain_rageval.metrics.ranked import _is_grade
+from langchain_rageval.data.messages import CONTEXT_NOTES
+from langchain_rageval.metrics.ranked import _is_grade, retrieved_view
 
 BUILDERS = {
     "ndcg": ndcg_at,
@@ -357,6 +358,16 @@ def test_what_was_retrieved_is_graded_by_its_text():
     again = recall_at(1, grader, of="retrieved").rescore(Sample.parse(sample), score)
     assert again.value == 0.0
     assert recall_at(1, grader).rescore(Sample.parse(sample), score) is None
+
+
+def test_the_notes_on_the_contexts_are_not_those_of_what_was_retrieved():
+    notes = dict.fromkeys(CONTEXT_NOTES, "of the contexts")
+    given = Sample.parse({**RERANKED, "metadata": {**notes, "spans": [["a", 0, 9]], "user": "x"}})
+    view = retrieved_view(given)
+    assert (view.contexts, view.context_ids) == (given.retrieved, given.retrieved_ids)
+    assert view.metadata == {"spans": [["a", 0, 9]], "user": "x"}
+    unknown = given.model_copy(update={"retrieved": None, "retrieved_ids": None})
+    assert retrieved_view(unknown) is unknown
 
 
 def test_a_sample_without_either_list_is_refused():

@@ -176,6 +176,27 @@ def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
     assert reranked.rows[0].scores["retriever"].value == 0.0
 
 
+def test_each_score_holds_the_best_and_the_mean_grade_of_its_own_order():
+    scores = rerank_gain(label_grader(), BY_LENGTH, 2).invoke(LABELLED)
+    summaries = {
+        name: {f.text: float(f.verdict) for f in score.findings if f.kind == "criterion" and f.text != "kept"}
+        for name, score in scores.items()
+    }
+    as_retrieved = {"best grade": 1.0, "mean grade": 0.5}
+    as_reranked = {"best grade": 3.0, "mean grade": 1.5}
+    assert summaries == {"retriever": as_retrieved, "reranker": as_reranked, "gain": as_retrieved}
+
+
+def test_the_findings_of_another_grader_or_without_the_number_of_kept_chunks_do_not_do():
+    gain = rerank_gain(label_grader(), BY_LENGTH).metrics[2]
+    score = gain.invoke(LABELLED)
+    assert gain.rescore(LABELLED, score).value == score.value
+    for grader in (id_grader(), llm_grader(OfflineJudge(), (4, 5))):
+        assert rerank_gain(grader, BY_LENGTH).metrics[2].rescore(LABELLED, score) is None
+    uncounted = [finding for finding in score.findings if finding.text != "kept"]
+    assert gain.rescore(LABELLED, score.model_copy(update={"findings": uncounted})) is None
+
+
 @each("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
 def test_what_cannot_rerank_is_refused(reranker):
     with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):

@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_rageval import ConfigError, Criterion, Judge, OfflineJudge, Report, Sample, evaluate, jury, rubric
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.rubric import _weighted, weighted_grade
+from langchain_rageval.metrics.rubric import _weighted, expected_grade, weighted_grade
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
 MINE = [
@@ -55,6 +55,28 @@ def test_the_value_lies_from_0_to_1_and_is_that_of_the_formula(pairs):
     expected = sum(weight * (grade + 3) / 11 for grade, weight in pairs) / sum(weight for _, weight in pairs)
     assert 0 <= value <= 1
     assert value == pytest.approx(expected, abs=1e-9)
+
+
+@each(
+    ("probabilities", "value"),
+    [
+        (({}, {}), 1 / 2),
+        (({"0": 0.5, "3": 0.5}, {}), 1 / 4),
+        (({}, {"0": 0.5, "3": 0.5}), 3 / 4),
+        (({"1": 1.0}, {"2": 1.0}), 1 / 2),
+        (({"2": 1.0}, {"2": 1.0}), 2 / 3),
+    ],
+)
+def test_the_expected_grade_takes_a_grade_without_probabilities_as_certain(probabilities, value):
+    findings = [
+        Finding(kind="criterion", number=n, text=name, verdict=grade, probabilities=known)
+        for n, (name, grade, known) in enumerate(zip("ab", "30", probabilities, strict=True), 1)
+    ]
+    state = {"sample": SAMPLE, "rubric_grades": findings}
+    options = {"weights": {"a": 1.0, "b": 1.0}, "scale": (0, 3)}
+    expected, plain = expected_grade(state, **options), weighted_grade(state, **options)
+    assert (expected.number, plain.number) == (pytest.approx(value), 0.5)
+    assert (expected.reason == plain.reason) is not any(probabilities)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +155,7 @@ def warnings_of(build):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         build()
-    assert all(warning.filename == __file__ for warning in caught)
+    assert all((one.filename, one.lineno) == (__file__, build.__code__.co_firstlineno) for one in caught)
     return [str(warning.message) for warning in caught]
 
 

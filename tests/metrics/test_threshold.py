@@ -124,6 +124,11 @@ def test_a_sample_that_lacks_a_field_is_no_missing_value():
         metric.require(0.5, missing="pass").invoke({"question": QUESTION, "answer": ANSWER})
     with pytest.raises(SampleError, match=r"the metric, or map one of \['Найдено'\] with fields={\.\.\.} or --fields$"):
         metric.invoke({"question": QUESTION, "answer": ANSWER, "Найдено": "Статья"})
+    with pytest.raises(
+        SampleError, match=r"lacks \['answer', 'contexts'\]: .* one of \['a', 'b', 'c', 'd'\] with"
+    ) as raised:
+        metric.invoke({"question": QUESTION, "d": "1", "b": "2", "a": "3", "c": "4"})
+    assert raised.value.field == "answer"
 
 
 def test_another_word_for_missing_is_refused_at_once():

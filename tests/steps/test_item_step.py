@@ -265,7 +265,7 @@ def test_the_order_of_a_reply_and_verdicts_of_other_items_change_nothing(name, c
 def test_an_item_0_is_dropped_if_the_last_item_is_there(name):
     case = CASES[name]
     strong, weak = case.labels
-    judge = scripted(case.reply([(0, weak), (1, strong), (2, weak), (3, strong)]))
+    judge = scripted(case.reply([(0, strong), (1, strong), (2, weak), (3, strong)]))
     assert labels_of(found(case, judge)) == [strong, weak, strong]
 
 

@@ -121,6 +121,14 @@ def test_what_loses_its_form_is_asked_again_and_then_refused(change, told):
     assert any(re.search(told, messages[-1].text) for messages in judge.asked if len(messages) == 4)
 
 
+def test_only_the_contexts_of_an_example_keep_their_number_of_sentences():
+    prompts = PromptSet.default("en").prompts.values()
+    chunks = {chunk for prompt in prompts for one in prompt.examples for chunk in one.input.get("contexts", ())}
+    judge = translating(lambda text: text if text.replace(MARK, "") in chunks else f"{text} Noch ein Satz.")
+    translate_prompts(judge, "de")
+    assert len(judge.asked) == len(ANSWER_SCHEMAS) + 2
+
+
 def test_a_missing_translation_is_asked_again():
     replies = []
 
