@@ -515,7 +515,7 @@ def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[
         seed: random seed of the order.
     """
     quotas = [(evolution, share * size) for evolution, share in shares.items()]
-    counts = {evolution: int(quota + 1e-9) for evolution, quota in quotas}
+    counts = {evolution: int(quota) for evolution, quota in quotas}
     by_remainder = sorted(quotas, key=lambda pair: counts[pair[0]] - pair[1])
     for evolution, _ in by_remainder[: size - sum(counts.values())]:
         counts[evolution] += 1

@@ -80,6 +80,12 @@ def test_questions_are_texts_samples_rows_or_a_file_and_others_are_rejected(tmp_
     assert Testset.load(tmp_path / "t.jsonl") == testset
 
 
+def test_a_question_that_shares_nothing_with_the_documents_is_reviewed_with_one_passage():
+    given = generator(writer_of_prices(), dedupe=None)
+    (row,) = given.adopt(["Полис?"], ["Дом.", "Щавель."])
+    assert (row.answerable, row.contexts) == (False, ["Дом."])
+
+
 def test_redact_comes_before_everything_else(tmp_path):
     writer = writer_of_prices()
     given = generator(writer, journal=tmp_path / "run.db")

@@ -3,7 +3,9 @@
 import pytest
 from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, generator, passage
+from langchain_core.documents import Document
 
+from langchain_rageval import ConfigError
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Entities, NeededPassages, Question, QuestionReview
@@ -14,6 +16,7 @@ from langchain_rageval.testset import (
     find_passages,
     multi_context,
     question_filter,
+    thematic,
     unanswerable,
 )
 from langchain_rageval.testset.evolve import find_bridges
@@ -82,8 +85,8 @@ def test_a_search_finds_passages_by_rare_words_and_by_meaning_in_turn_until_the_
     assert drive(store_of(MUNICH, SALT, GYPSUM, RIVER, embeddings=alike).search_corpus(question), Run(), {}) == [
         store.passages[n] for n in (2, 3, 0, 1)
     ]
-    for length, count in ((10, 12), (1_990, 8), (9_000, 4)):
-        many = store_of(*(f"Гипс {n} " + "я" * length for n in range(20)))
+    for length, count in ((12, 12), (2_000, 8), (2_001, 7), (9_000, 4)):  # 8 times 2,000 characters are the limit
+        many = store_of(*(f"Гипс {n} ".ljust(length, "я") for n in range(20)))
         assert (len(many.nearest_passages("Гипс")), many.found_at_most) == (count, min(count, 12))
 
 
@@ -190,3 +193,35 @@ def test_passages_of_four_fifths_common_stems_are_duplicates(shared, count):
     words = ["альфа", "бета", "гамма", "дельта", "омега"]
     first, other = " ".join(words), " ".join([*words[:shared], *(["сигма"] if shared == 3 else [])])
     assert len(bridged(store_of(first, other), "альфа")) == count
+
+
+def test_passages_of_one_document_connect_unless_they_overlap():
+    for place, count in ((len(MUNICH), 1), (len(MUNICH) - 1, 0), (0, 0)):
+        places = [
+            Document(text, metadata={"source": "a", "start_index": at}) for text, at in ((MUNICH, 0), (RIVER, place))
+        ]
+        for documents in (places, places[::-1]):
+            assert len(bridged(Docstore(documents, splitter=False), "Изар")) == count
+
+
+def test_a_theme_takes_the_nearest_passages_of_its_document_first_and_needs_two_of_them():
+    def of(source, *texts):
+        return [Document(text, metadata={"source": source, "start_index": 99 * n}) for n, text in enumerate(texts)]
+
+    near = [f"Изар и мост, запись {letter}." for letter in ("альфа", "бета", "гамма")]
+    documents = [*of("b", *near[:2]), *of("a", MUNICH, RIVER, "Погода хороша."), *of("c", near[2])]
+    store = Docstore(documents, splitter=False)
+    drawn = Candidate(passages=[store.passages[2]]).with_question("Где мост?", "seed")
+    made = thematic(scripted(Question(question="Что общего?")), store).invoke(drawn)
+    assert [item.text for item in made.passages] == [MUNICH, RIVER, *near[:2]]
+    assert (made.evolution, made.needed) == ("thematic", [])
+    for numbers, rejected in (([1], "not all passages are needed"), ([2, 4], None)):
+        critic = scripted(NeededPassages(reason="", passages=numbers))
+        assert find_passages(critic).invoke(made).rejected == rejected
+    again = thematic(scripted(Question(question="Что ещё общего?")), store).invoke(made)
+    assert again.passages == made.passages
+    alone = Docstore([MUNICH, GYPSUM], splitter=False)
+    lost = thematic(scripted(), alone).invoke(start(alone))
+    assert (lost.rejected, lost.history[-1].kind) == ("no passage is near enough", "thematic")
+    with pytest.raises(ConfigError, match=r"^thematic adds passages of the documents: pass docstore="):
+        thematic(scripted())

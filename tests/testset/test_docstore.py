@@ -64,6 +64,8 @@ def test_pieces_begin_with_a_heading_where_there_is_one_and_never_within_a_sente
     assert [p.text.split("\n")[0] for p in Docstore("\n".join(sections)).passages] == [
         s.split("\n")[0] for s in sections
     ]
+    letters = " ".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
+    assert [(p.start, p.end) for p in Docstore(letters).passages] == [(0, 3999), (4000, 5999)]
     sentences = "Полис действует год. " * 1000
     assert all(p.text.startswith("Полис") and p.text.endswith(".") for p in Docstore(sentences).passages)
 
@@ -133,6 +135,11 @@ class Own(TextSplitter):
 def test_a_span_is_where_the_words_stand_or_the_whole_document(split, spans):
     store = Docstore("ab ab ab ab ab cd ef", splitter=Own(split))
     assert [(passage.start, passage.end) for passage in store.passages] == spans
+
+
+def test_a_text_in_the_same_white_space_precedes_one_in_another():
+    store = Docstore("ab ab cd ef ab\nab", splitter=Own(lambda _: ["cd ef", "ab ab"]))
+    assert [(passage.start, passage.end) for passage in store.passages] == [(6, 11), (0, 5)]
 
 
 def test_a_document_that_cannot_be_split_stops_no_other(caplog):

@@ -2,13 +2,17 @@
 
 import asyncio
 import logging
+import random
+from math import cos, radians, sin
 
+import numpy as np
 import pytest
 from helpers.each import each
-from helpers.writers import Writer, documents, generator, rejecting
+from helpers.writers import Writer, documents, generator, passage, rejecting
 
 from langchain_rageval import ConfigError, evaluate, faithfulness, plan
-from langchain_rageval.testset import Testset
+from langchain_rageval.testset import Candidate, Testset
+from langchain_rageval.testset.accepted_questions import AcceptedQuestions
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
 HALVES = {"simple": 0.5, "reasoning": 0.5}
@@ -62,6 +66,37 @@ def test_a_duplicate_names_the_question_that_it_repeats():
     testset = generator(writer, {"simple": 1}).generate(documents(2), size=2)
     trials = [candidate.history[-1] for candidate in testset.rejected if candidate.rejected == "near-duplicate"]
     assert {(trial.kind, trial.feedback) for trial in trials} == {("dedupe", "Что это?")}
+
+
+@each("threshold", [0.5, 0.95, None])
+def test_a_question_repeats_the_first_accepted_one_that_is_equal_or_near_but_not_of_its_tree(threshold):
+    chance = random.Random(1)
+    found, accepted = AcceptedQuestions(threshold), []
+    candidates = []
+    for _ in range(400):
+        text, turns, tree = chance.choice("абвгд") * chance.choice((1, 9)), chance.choice("xyz"), chance.choice("  tu")
+        asked = {"chat_history": [{"role": "user", "text": turns}], "standalone": f"{text} {chance.randrange(40)}"}
+        fields = {**(asked if chance.random() < 0.5 else {}), "tree_id": tree.strip()}
+        candidates.append(Candidate(passages=[passage(0)], question=f"{text}{chance.randrange(60)}", **fields))
+    angles = [chance.choice([None, *range(0, 360, 6)]) for _ in candidates]
+    units = [None if a is None else [cos(radians(a)), sin(radians(a)), 0.0] for a in angles]
+    units[:2] = [[1.0, 0.0, 0.0], [0.5, 0.0, 0.75**0.5]]
+    expected = []
+    for own, unit in zip(candidates, units, strict=True):
+        for other, its in accepted:
+            equal = other.standalone_question.casefold() == own.standalone_question.casefold()
+            as_asked = (other.question.casefold(), other.chat_history) == (own.question.casefold(), own.chat_history)
+            is_near = threshold is not None and unit and its and np.dot(unit, its) >= threshold - 1e-9
+            if as_asked if own.tree_id and own.tree_id == other.tree_id else equal or is_near:
+                expected.append(other.question)
+                break
+        else:
+            expected.append("")
+            accepted.append((own, unit))
+    assert found.add_new(candidates, units) == expected
+    assert len(found) == len(accepted) > 10
+    for place, (own, _) in enumerate(accepted):
+        assert (found.first(own, place), found.first(own, place + 1)) == ("", own.question)
 
 
 def test_the_log_names_each_outcome_at_the_level_debug(caplog):

@@ -1,6 +1,7 @@
 """Styles and personas: evolutions that only rephrase, and the metadata of their rows."""
 
 import re
+from itertools import product
 
 import pytest
 from helpers.each import each
@@ -9,7 +10,7 @@ from helpers.writers import Writer, documents, generator, passage
 
 from langchain_rageval import ConfigError, OfflineJudge, evaluate, faithfulness
 from langchain_rageval.steps import Personas, Question
-from langchain_rageval.testset import Candidate, conversational, persona, propose_personas, reasoning, style
+from langchain_rageval.testset import Candidate, audience, conversational, persona, propose_personas, reasoning, style
 from langchain_rageval.testset import numbers as by_numbers
 
 ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
@@ -71,6 +72,58 @@ def test_a_share_of_the_rows_for_each_persona_gives_scores_by_persona():
     samples = [sample.model_copy(update={"answer": "Поле.", "contexts": ["Поле."]}) for sample in testset.to_samples()]
     report = evaluate(samples, [faithfulness(OfflineJudge())], progress=False)
     assert report.summary(by="persona").keys() == set(people)
+
+
+def test_each_question_of_an_audience_is_asked_by_a_person_in_a_style_and_length():
+    choices = {"persona": ["Новичок", "Юрист"], "style": ["вежливо"], "length": ["short", "medium", "long"]}
+    words = {"short": 6, "medium": 15, "long": 35}
+    by_audience, seen = audience(*choices.values()), set()
+    for n in range(30):
+        start = Candidate(passages=[passage(n)], seed=7).with_question("Что это?", "seed")
+        writer, again = scripted(Question(question="А что это?")), scripted(Question(question="А что это?"))
+        made = by_audience(writer).invoke(start)
+        drawn = made.metadata
+        assert drawn.keys() == choices.keys()
+        assert by_audience(again).invoke(start).metadata == drawn
+        shown = {name: writer.inputs[0][name] for name in ("persona", "style", "words")}
+        assert shown == {"persona": drawn["persona"], "style": drawn["style"], "words": words[drawn["length"]]}
+        seen.add(tuple(drawn.values()))
+    assert seen == {*product(*choices.values())}
+    (row,) = generator(Writer(), {audience(["Новичок"], lengths=["long"]) | style("terse"): 1}).generate(
+        documents(9), size=1
+    )
+    assert row.evolution == "audience+terse"
+    joined = {"persona": "Новичок", "style": "as this person writes+terse", "length": "long"}
+    assert {name: row.metadata[name] for name in joined} == joined
+
+
+@each(
+    ("options", "message"),
+    [
+        ({"personas": []}, "audience needs a list of texts for each persona, got []"),
+        ({"personas": "Новичок"}, "audience needs a list of texts for each persona, got 'Новичок'"),
+        ({"personas": ["Новичок", " "]}, "audience needs a list of texts for each persona, got ['Новичок', ' ']"),
+        ({"personas": ["a"], "styles": [3]}, "audience needs a list of texts for each style, got [3]"),
+        ({"personas": ["a"], "lengths": []}, "audience needs a list of texts for each length, got []"),
+        ({"personas": ["a"], "lengths": ["huge"]}, "a length must be one of short, medium, long, got 'huge'"),
+    ],
+)
+def test_an_audience_without_texts_or_with_an_unknown_length_is_refused(options, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        audience(**options)
+
+
+@each(
+    ("name", "instruction", "message"),
+    [
+        ("solemn", "", f"there is no style 'solemn'; choose from {', '.join(STYLES)}, or pass an instruction"),
+        ("simple", "", "there is no style 'simple'; choose from "),
+        ("terse", "Write less.", "an evolution cannot be named 'terse': choose a name that is not taken"),
+    ],
+)
+def test_a_style_that_does_not_exist_or_has_a_taken_name_is_refused(name, instruction, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        style(name, instruction)
 
 
 # Review
