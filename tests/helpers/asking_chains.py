@@ -2,7 +2,6 @@
 
 import json
 import operator
-import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -26,21 +25,18 @@ from helpers.reading_chains import (
     numbered,
     rag,
 )
-from helpers.samples import Search
+from helpers.samples import Search, remembering, sequence
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
 from langchain_classic.chains import RetrievalQA, create_history_aware_retriever, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
-from langchain_core._api import LangChainDeprecationWarning
-from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import RunnableBranch, RunnableLambda, RunnablePassthrough
-from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
@@ -65,16 +61,6 @@ def asking(*ids: str, after: Any = None, rerank: Any = None) -> Any:
         documents = keep(*ids)((rerank or list)(SEARCH.invoke(question)))
         answer = say(f"{joined(documents)}\n{question}")
         return after(answer, documents) if after else answer
-
-    return RunnableLambda(run)
-
-
-def several(function: Any) -> Any:
-    """Return a chain that asks about each of two chunks, and answers from what was said about them."""
-
-    def run(question: str) -> str:
-        notes = [function(document) for document in keep("gold", "zoo")(SEARCH.invoke(question))]
-        return say("\n".join([*notes, question]))
 
     return RunnableLambda(run)
 
@@ -184,15 +170,8 @@ def flow(*names: str) -> StateGraph:
 
 
 def subgraph() -> Any:
-    inner = StateGraph(Notes)
-    inner.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))})
-    inner.add_edge(START, "find")
-    outer = StateGraph(Notes, output_schema=Answered)
-    outer.add_node("inner", inner.compile())
-    outer.add_node("write", writer)
-    outer.add_edge(START, "inner")
-    outer.add_edge("inner", "write")
-    return outer.compile()
+    inner = sequence(Notes, {"find": lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))}})
+    return sequence(Notes, {"inner": inner, "write": writer}, output_schema=Answered)
 
 
 def functional() -> Any:
@@ -365,28 +344,13 @@ def gold(question: Any) -> str:
     return joined(keep("gold")(SEARCH.invoke(str(question))))
 
 
-def remembering(chain: Any, *names: str) -> Any:
-    """Return a chain with a history per session, and the names of its input, history and output."""
-    stored: dict[str, InMemoryChatMessageHistory] = {}
-    keys = ("input_messages_key", "history_messages_key", "output_messages_key")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LangChainDeprecationWarning)
-        return RunnableWithMessageHistory(
-            chain,
-            lambda session_id: stored.setdefault(session_id, InMemoryChatMessageHistory()),
-            **dict(zip(keys, names, strict=False)),
-        )
-
-
 def with_gold(messages: Any) -> Any:
     return [SystemMessage(gold("?")), *messages]
 
 
 def chat() -> Any:
-    built = StateGraph(MessagesState)
-    built.add_node("write", lambda state: {"messages": [Echo().invoke(with_gold(state["messages"]))]})
-    built.add_edge(START, "write")
-    return built.compile(checkpointer=InMemorySaver())
+    write = lambda state: {"messages": [Echo().invoke(with_gold(state["messages"]))]}  # noqa: E731
+    return sequence(MessagesState, {"write": write}, InMemorySaver())
 
 
 class Form(BaseModel):
@@ -401,14 +365,11 @@ class Record:
 
 
 def chat_of(state_class: Any) -> Any:
-    built = StateGraph(state_class)
-    built.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke("?"))})
-    built.add_node(
-        "write", lambda state: {"messages": [Echo().invoke([SystemMessage(joined(state.found)), *state.messages])]}
-    )
-    built.add_edge(START, "find")
-    built.add_edge("find", "write")
-    return built.compile(checkpointer=InMemorySaver())
+    nodes = {
+        "find": lambda state: {"found": keep("gold")(SEARCH.invoke("?"))},
+        "write": lambda state: {"messages": [Echo().invoke([SystemMessage(joined(state.found)), *state.messages])]},
+    }
+    return sequence(state_class, nodes, InMemorySaver())
 
 
 def previous_turns(form: Any) -> Any:
@@ -435,10 +396,7 @@ def own_history() -> Any:
         turn = [{"role": "user", "content": state["question"]}, {"role": "assistant", "content": answer}]
         return {"answer": answer, "chat_history": turn}
 
-    built = StateGraph(State)
-    built.add_node("write", write)
-    built.add_edge(START, "write")
-    return built.compile(checkpointer=InMemorySaver())
+    return sequence(State, {"write": write}, InMemorySaver())
 
 
 def aware_of_history() -> Any:

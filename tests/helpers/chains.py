@@ -1,9 +1,8 @@
 """Chains about Munich in the shapes that people have, each with the same answer and the same documents."""
 
-import warnings
 from typing import Annotated, Any
 
-from helpers.samples import ANSWER, CONTEXTS, Search, Words, joined, rag
+from helpers.samples import ANSWER, CONTEXTS, Search, Words, joined, rag, remembering, sequence
 from langchain.agents import create_agent
 from langchain_classic.chains import (
     ConversationalRetrievalChain,
@@ -12,14 +11,13 @@ from langchain_classic.chains import (
     create_retrieval_chain,
 )
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
-from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -85,63 +83,35 @@ class Conversation(TypedDict):
 
 def graph(state: Any, asked: str, found: str, answer: str, as_found: Any = list, **options: Any) -> Any:
     """Return a graph of two nodes, retrieve and answer, with the given names in its state."""
-    flow = StateGraph(state)
-    flow.add_node("retrieve", lambda values: {found: as_found(SEARCH.invoke(values[asked]))})
-    flow.add_node("generate", lambda _: {answer: ANSWER})
-    flow.add_edge(START, "retrieve")
-    flow.add_edge("retrieve", "generate")
-    return flow.compile(**options)
+    retrieve = lambda values: {found: as_found(SEARCH.invoke(values[asked]))}  # noqa: E731
+    return sequence(state, {"retrieve": retrieve, "generate": lambda _: {answer: ANSWER}}, **options)
 
 
 def async_graph() -> Any:
     async def answer(values: Any) -> dict[str, Any]:
         return {"context": await SEARCH.ainvoke(values["question"]), "answer": ANSWER}
 
-    flow = StateGraph(State)
-    flow.add_node("answer", answer)
-    flow.add_edge(START, "answer")
-    return flow.compile()
+    return sequence(State, {"answer": answer})
 
 
 def message_graph(**options: Any) -> Any:
-    flow = StateGraph(MessagesState)
-    flow.add_node(
-        "answer", lambda values: {"messages": [SEARCH.invoke(values["messages"][-1].text) and ("ai", ANSWER)]}
-    )
-    flow.add_edge(START, "answer")
-    return flow.compile(**options)
+    def answer(values: Any) -> dict[str, Any]:
+        return {"messages": [SEARCH.invoke(values["messages"][-1].text) and ("ai", ANSWER)]}
+
+    return sequence(MessagesState, {"answer": answer}, **options)
 
 
 def dialogue_graph() -> Any:
     def answer(values: Any) -> dict[str, Any]:
         return {"dialogue": [AIMessage(ANSWER)], "context": SEARCH.invoke(values["dialogue"][-1].text)}
 
-    flow = StateGraph(Conversation)
-    flow.add_node("answer", answer)
-    flow.add_edge(START, "answer")
-    return flow.compile() | RunnableLambda(lambda values: {**values, "messages": values["dialogue"]})
+    return sequence(Conversation, {"answer": answer}) | RunnableLambda(
+        lambda values: {**values, "messages": values["dialogue"]}
+    )
 
 
 STUFF = ChatPromptTemplate([("system", "{context}"), ("placeholder", "{chat_history}"), ("human", "{input}")])
 REPHRASE = ChatPromptTemplate([("placeholder", "{chat_history}"), ("human", "{input}")])
-
-
-def with_history() -> Any:
-    """Return a chain that needs the id of a session in its config; deprecated, but in use."""
-    from langchain_core.chat_history import InMemoryChatMessageHistory
-    from langchain_core.runnables.history import RunnableWithMessageHistory
-
-    histories: dict[str, InMemoryChatMessageHistory] = {}
-    chain = create_retrieval_chain(SEARCH, create_stuff_documents_chain(Words(), STUFF))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LangChainDeprecationWarning)
-        return RunnableWithMessageHistory(
-            chain,
-            lambda session_id: histories.setdefault(session_id, InMemoryChatMessageHistory()),
-            input_messages_key="input",
-            history_messages_key="chat_history",
-            output_messages_key="answer",
-        )
 
 
 class Reply(BaseModel):
@@ -206,7 +176,9 @@ CHAINS: dict[str, Any] = {
         create_history_aware_retriever(Words(), SEARCH, REPHRASE), create_stuff_documents_chain(Words(), STUFF)
     ),
     "a conversational chain": ConversationalRetrievalChain.from_llm(Words(), retriever=SEARCH),
-    "a chain with a message history": with_history(),
+    "a chain with a message history": remembering(
+        create_retrieval_chain(SEARCH, create_stuff_documents_chain(Words(), STUFF)), "input", "chat_history", "answer"
+    ),
     "a function of the question": by_text,
     "an async function": by_text_async,
     "a function of a mapping": by_name,

@@ -4,7 +4,7 @@ import html
 import warnings
 from typing import Any
 
-from helpers.samples import Search, joined
+from helpers.samples import Search, joined, sequence
 from langchain.agents import create_agent
 from langchain.agents.middleware import dynamic_prompt
 from langchain_classic.chains import ConversationalRetrievalChain, RefineDocumentsChain, create_retrieval_chain
@@ -29,7 +29,6 @@ from langchain_core.stores import InMemoryStore
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import RecursiveCharacterTextSplitter
-from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_rageval import HashingEmbeddings
@@ -191,19 +190,17 @@ class Answered(TypedDict):
 
 def graph(rerank: Any) -> Any:
     """Return a graph that hides its documents from its output, and whose grader drops some."""
-    flow = StateGraph(State, input_schema=Asked, output_schema=Answered)
-    flow.add_node("retrieve", lambda state: {"documents": SEARCH.invoke(state["question"])})
-    flow.add_node("grade", lambda state: {"documents": rerank(state["documents"])})
     chain = PROMPT | Model() | StrOutputParser()
 
     def write(state: Any) -> Any:
         return {"answer": chain.invoke({"context": joined(state["documents"]), "question": state["question"]})}
 
-    flow.add_node("write", write)
-    flow.add_edge(START, "retrieve")
-    flow.add_edge("retrieve", "grade")
-    flow.add_edge("grade", "write")
-    return flow.compile()
+    nodes = {
+        "retrieve": lambda state: {"documents": SEARCH.invoke(state["question"])},
+        "grade": lambda state: {"documents": rerank(state["documents"])},
+        "write": write,
+    }
+    return sequence(State, nodes, input_schema=Asked, output_schema=Answered)
 
 
 def with_prompt_of_middleware() -> Any:

@@ -1,9 +1,12 @@
 """Samples about Munich as mappings, documents, chains, and as the rows that sinks receive."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from langchain_core._api import LangChainDeprecationWarning
+from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -11,6 +14,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langgraph.graph import START, StateGraph
 
 from langchain_rageval import OfflineJudge, RagEvalCallback, Row, Sample, Score, faithfulness
 from langchain_rageval.data.schema import Failure, Usage
@@ -60,6 +65,30 @@ def rag(search: Any = None) -> Runnable[str, str]:
     prompt = ChatPromptTemplate([("system", "Answer from this: {context}"), ("human", "{question}")])
     found = {"context": (search or Search()) | RunnableLambda(joined), "question": RunnablePassthrough()}
     return found | prompt | Words() | StrOutputParser()
+
+
+def sequence(state: Any, nodes: Mapping[str, Any], checkpointer: Any = None, **schemas: Any) -> Any:
+    """Return a graph of LangGraph whose nodes run in order."""
+    flow = StateGraph(state, **schemas).add_sequence([*nodes.items()])
+    return flow.add_edge(START, next(iter(nodes))).compile(checkpointer=checkpointer)
+
+
+def remembering(chain: Any, *names: str) -> Any:
+    """Return a chain with a history per session; deprecated, but in use.
+
+    Args:
+        chain: the chain.
+        names: names of its input and of its history, and of its output if that is a mapping.
+    """
+    stored: dict[str, InMemoryChatMessageHistory] = {}
+    keys = ("input_messages_key", "history_messages_key", "output_messages_key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LangChainDeprecationWarning)
+        return RunnableWithMessageHistory(
+            chain,
+            lambda session_id: stored.setdefault(session_id, InMemoryChatMessageHistory()),
+            **dict(zip(keys, names, strict=False)),
+        )
 
 
 def watching(*metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]:

@@ -85,15 +85,8 @@ class BatchServer(OpenAIServer):
         name = f"file-{len(self.files) + 1}"
         self.files[name] = file_in(received)
         self.on_state("uploaded")
-        return {
-            "id": name,
-            "object": "file",
-            "bytes": 0,
-            "created_at": 0,
-            "filename": name,
-            "purpose": "batch",
-            "status": "processed",
-        }
+        file = {"id": name, "object": "file", "bytes": 0, "created_at": 0, "filename": name}
+        return file | {"purpose": "batch", "status": "processed"}
 
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
         name = f"batch_{len(self.batches) + 1}"
@@ -150,23 +143,15 @@ class BatchServer(OpenAIServer):
         if outcome == "lost":
             return None
         if outcome == "expired":
-            return result | {
-                "error": {"code": "batch_expired", "message": "This request could not be executed in time."}
-            }
-        if outcome == "failed":
-            return result | {
-                "response": {"status_code": 500, "request_id": "r", "body": self.error_body(500, "failed")}
-            }
-        if outcome == "refused":
-            return result | {
-                "response": {"status_code": 400, "request_id": "r", "body": self.error_body(400, "refused by a filter")}
-            }
-        received = Received(line["url"], {}, line["body"], json.dumps(line["body"]).encode())
-        response = self.routed(received)
-        with self._lock:
-            self.answered[line["custom_id"]] += 1
-        body = json.loads(response.content)
-        return result | {"response": {"status_code": response.status, "request_id": "r", "body": body}}
+            return result | {"error": {"code": "batch_expired", "message": "It could not be executed in time."}}
+        errors = {"failed": (500, "failed"), "refused": (400, "refused by a filter")}
+        if outcome in errors:
+            status, body = errors[outcome][0], self.error_body(*errors[outcome])
+        else:
+            response = self.routed(Received(line["url"], {}, line["body"], json.dumps(line["body"]).encode()))
+            self.count(self.answered, line["custom_id"])
+            status, body = response.status, json.loads(response.content)
+        return result | {"response": {"status_code": status, "request_id": "r", "body": body}}
 
 
 def file_in(received: Received) -> bytes:

@@ -362,12 +362,37 @@ class ChatServer(Loopback, ABC):
         self.tokens: Counter[str] = Counter()
 
     @abstractmethod
-    def wanted(self, body: dict[str, Any]) -> Format:
-        """Return the format that a request asks for."""
+    def schema(self, response_format: dict[str, Any]) -> Format:
+        """Return the format that a request with a JSON schema asks for."""
 
     @abstractmethod
+    def function(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the function that the model must call; None if it need not call one."""
+
+    @abstractmethod
+    def message(self, request: ChatRequest, answer: Answer, number: int) -> tuple[dict[str, Any], str]:
+        """Build the message of the `number`-th reply, in the requested format, and its usual finish reason."""
+
+    def wanted(self, body: dict[str, Any]) -> Format:
+        """Return the format that a request asks for."""
+        response_format = body.get("response_format") or {}
+        if response_format.get("type") == "json_schema":
+            return self.schema(response_format)
+        if response_format.get("type") == "json_object":
+            return Format("json_mode")
+        function = self.function(body)
+        return Format("function_calling", function["name"], function["parameters"]) if function else Format("prompt")
+
     def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
-        """Build the reply to the `number`-th call, in the requested format."""
+        """Build the reply to the `number`-th call."""
+        message, finish_reason = self.message(request, answer, number)
+        return {
+            "object": "chat.completion",
+            "created": 0,
+            "model": request.body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason or finish_reason}],
+            "usage": self.usage(request, answer),
+        }
 
     @abstractmethod
     def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:

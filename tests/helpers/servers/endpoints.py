@@ -35,33 +35,24 @@ class OpenAIServer(ChatServer):
         self.number = number
         self.routes = {"/v1/chat/completions": self.chat, "/v1/embeddings": self.embed}
 
-    def wanted(self, body: dict[str, Any]) -> Format:
-        response_format = body.get("response_format") or {}
-        if response_format.get("type") == "json_schema":
-            wanted = response_format["json_schema"]
-            return Format("json_schema", wanted["name"], wanted["schema"])
-        if response_format.get("type") == "json_object":
-            return Format("json_mode")
-        if body.get("tools") and body.get("tool_choice") not in (None, "auto", "none"):
-            function = body["tools"][0]["function"]
-            return Format("function_calling", function["name"], function["parameters"])
-        return Format("prompt")
+    def schema(self, response_format: dict[str, Any]) -> Format:
+        wanted = response_format["json_schema"]
+        return Format("json_schema", wanted["name"], wanted["schema"])
+
+    def function(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        is_forced = body.get("tools") and body.get("tool_choice") not in (None, "auto", "none")
+        return body["tools"][0]["function"] if is_forced else None
+
+    def message(self, request: ChatRequest, answer: Answer, number: int) -> tuple[dict[str, Any], str]:
+        if request.rung != "function_calling" or answer.plain:
+            return {"role": "assistant", "content": answer.text}, "stop"
+        function = {"name": request.schema_title, "arguments": answer.text}
+        call = {"id": f"call_{number}", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}, "stop"
 
     def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text}
-        if request.rung == "function_calling" and not answer.plain:
-            function = {"name": request.schema_title, "arguments": answer.text}
-            call = {"id": f"call_{number}", "type": "function", "function": function}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        return {
-            "id": self.number(number),
-            "system_fingerprint": self.build,
-            "object": "chat.completion",
-            "created": 0,
-            "model": request.body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason or "stop"}],
-            "usage": self.usage(request, answer),
-        }
+        own = {"id": self.number(number), "system_fingerprint": self.build}
+        return own | super().completion(request, answer, number)
 
     def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
         encode = _base64 if body.get("encoding_format") == "base64" else list
@@ -120,33 +111,21 @@ class GigaChatServer(ChatServer):
             "/tokens/count": self._authorized(self.count_tokens),
         }
 
-    def wanted(self, body: dict[str, Any]) -> Format:
-        response_format = body.get("response_format") or {}
-        if response_format.get("type") == "json_schema":
-            schema = response_format["schema"]
-            return Format("json_schema", schema.get("title"), schema)
-        if response_format.get("type") == "json_object":
-            return Format("json_mode")
-        call = body.get("function_call")
-        if isinstance(call, dict):
-            function = next(function for function in body["functions"] if function["name"] == call["name"])
-            return Format("function_calling", function["name"], function["parameters"])
-        return Format("prompt")
+    def schema(self, response_format: dict[str, Any]) -> Format:
+        schema = response_format["schema"]
+        return Format("json_schema", schema.get("title"), schema)
 
-    def completion(self, request: ChatRequest, answer: Answer, number: int) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text}
-        finish_reason = "stop"
-        if request.rung == "function_calling" and answer.value is not None:
-            call = {"name": request.schema_title, "arguments": answer.value}
-            message = {"role": "assistant", "content": "", "function_call": call}
-            finish_reason = "function_call"
-        return {
-            "object": "chat.completion",
-            "created": 0,
-            "model": request.body["model"],
-            "choices": [{"index": 0, "message": message, "finish_reason": answer.finish_reason or finish_reason}],
-            "usage": self.usage(request, answer),
-        }
+    def function(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        call = body.get("function_call")
+        if not isinstance(call, dict):
+            return None
+        return next(function for function in body["functions"] if function["name"] == call["name"])
+
+    def message(self, request: ChatRequest, answer: Answer, number: int) -> tuple[dict[str, Any], str]:
+        if request.rung != "function_calling" or answer.value is None:
+            return {"role": "assistant", "content": answer.text}, "stop"
+        call = {"name": request.schema_title, "arguments": answer.value}
+        return {"role": "assistant", "content": "", "function_call": call}, "function_call"
 
     def oauth(self, received: Received) -> Response:
         if not received.headers.get("authorization", "").startswith("Basic "):

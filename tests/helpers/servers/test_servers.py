@@ -23,7 +23,6 @@ class Names(BaseModel):
 
 
 REPLY = {"names": ["Анна", "Bob"]}
-NAMES = Names(**REPLY)
 QUESTION = [("system", "be brief"), ("human", "who?")]
 
 

@@ -9,8 +9,6 @@ from helpers.servers.loopback import Loopback, Received, Refused, Response
 
 from langchain_rageval.models.offline_judge import answer_offline
 
-RUNGS = ("json_schema", "function_calling", "json_mode", "prompt")
-
 _SCHEMA_IN_PROMPT = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
