@@ -196,12 +196,6 @@ def test_the_seconds_between_polls_are_checked(poll):
     assert str(caught.value) == f"poll must be a number of seconds above 0, got {poll!r}"
 
 
-def test_another_value_of_batch_is_refused():
-    with pytest.raises(ConfigError) as caught:
-        evaluate(RICH, [faithfulness(OfflineJudge())], batch=True, progress=False)
-    assert str(caught.value) == "batch must be Batch(), got bool"
-
-
 def test_embeddings_without_a_batch_api_are_called_live():
     with BatchServer(offline) as server:
         report = batched(server, [answer_relevance(Judge(model(server)), HashingEmbeddings())])
@@ -389,23 +383,8 @@ def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeyp
     (tmp_path / "answers.jsonl").write_text(lines, encoding="utf-8")
     with BatchServer(offline, polls=2) as server:
         interrupt_once(server)
-        judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
-        assert (
-            cli(
-                [
-                    "evaluate",
-                    "answers.jsonl",
-                    *judge,
-                    "--metrics",
-                    "faithfulness",
-                    "--batch",
-                    "--journal",
-                    "run.db",
-                    "--quiet",
-                ]
-            )
-            == 130
-        )
+        options = "--judge vllm:m --metrics faithfulness --batch --journal run.db --quiet --base-url"
+        assert cli(["evaluate", "answers.jsonl", *options.split(), f"{server.url}/v1"]) == 130
         assert capsys.readouterr().err == (
             "rageval: Batches that have not ended: batch_1 at OpenAI. The same call with the same journal picks up "
             "their replies, as does `rageval resume run.db` for a run of `rageval evaluate`.\n"

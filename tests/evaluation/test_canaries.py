@@ -9,17 +9,7 @@ from helpers.offline import offline
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import (
-    BelowThreshold,
-    ConfigError,
-    Decided,
-    Judge,
-    OfflineJudge,
-    Report,
-    aevaluate,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import BelowThreshold, Decided, Judge, OfflineJudge, Report, aevaluate, evaluate, faithfulness
 from langchain_rageval.cli.main import run
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.evaluation.canaries import items_in
@@ -154,11 +144,6 @@ def test_they_are_asked_if_a_gate_is_given_to_the_run(options, asked):
 def test_a_judge_without_a_model_is_never_asked(judge):
     report = evaluate(SAMPLES[:1], faithfulness(judge), canaries=True, progress=False)
     assert report.canaries is None
-
-
-def test_another_value_is_refused():
-    with pytest.raises(ConfigError, match="canaries must be True, False or None, got 'yes'"):
-        evaluate(SAMPLES, faithfulness(OFFLINE), canaries="yes", progress=False)
 
 
 @pytest.mark.parametrize(

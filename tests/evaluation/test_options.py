@@ -7,8 +7,10 @@ from typing import get_type_hints
 import pytest
 from helpers.each import each
 from helpers.samples import SAMPLE
+from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import (
+    ConfigError,
     HashingEmbeddings,
     OfflineJudge,
     RagEvalCallback,
@@ -104,6 +106,24 @@ def test_the_same_check_serves_the_others_that_take_run_options(request, make, s
 def test_a_misspelled_parameter_is_compared_with_the_declared_parameters_too():
     with pytest.raises(TypeError, match="got an unexpected option 'sample_rte'; did you mean 'sample_rate'"):
         RagEvalCallback(faithfulness(OfflineJudge()), sample_rte=0.5)
+
+
+@each(
+    ("options", "message"),
+    [
+        ({"callbacks": BaseCallbackHandler()}, "callbacks must be a list of handlers, got BaseCallbackHandler"),
+        ({"until": 0.8}, "until must be Decided(...) or Precise(...), got float"),
+        ({"audit": OfflineJudge()}, "audit must be Audit(judge, share=0.1), got OfflineJudge"),
+        ({"batch": True}, "batch must be Batch(), got bool"),
+        ({"canaries": "yes"}, "canaries must be True, False or None, got 'yes'"),
+        ({"strict": 1}, "strict must be True or False, got 1"),
+        ({"out": 5}, "out must be the path of a file, got int"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options, message):
+    with pytest.raises(ConfigError) as caught:
+        evaluate([SAMPLE], faithfulness(OfflineJudge()), **{"progress": False, **options})
+    assert str(caught.value) == message
 
 
 def test_a_run_has_the_default_values_of_missing_options():

@@ -351,6 +351,11 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         ({"rehearsed": 0}, r"rehearsed \(samples to estimate from\) must be a whole number of at least 1, got 0"),
         ({"rehearsed": True}, r"rehearsed \(samples to estimate from\) must be a whole number"),
         ({"rehearsed": "all"}, r"rehearsed \(samples to estimate from\) must be a whole number"),
+        ({"pilot": 0}, r"pilot \(samples to score\) must be a whole number of at least 1, got 0"),
+        ({"anchors": -1}, "anchors must be a whole number of at least 0, got -1"),
+        ({"until": 0.8}, r"^until must be Decided\(...\) or Precise\(...\), got float$"),
+        ({"batch": True}, r"^batch must be Batch\(\), got bool$"),
+        ({"audit": OfflineJudge()}, r"^audit must be Audit\(judge, share=0.1\), got OfflineJudge$"),
         ({"journal": 5}, "journal must be the path of a file, got 5"),
         ({"no_worse": 0}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1, got 0"),
         ({"no_worse": 1}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1, got 1"),
@@ -473,21 +478,6 @@ def test_the_strong_judge_scores_all_samples_of_a_pilot():
     strong = Judge(OfflineJudge(), max_statements=5)
     planned = plan(town_samples(100), faithfulness(OfflineJudge()), audit=Audit(strong, share=0.1), pilot=10)
     assert (planned["faithfulness"].calls, planned.audit["faithfulness"].calls) == (200, 40)
-
-
-@each(
-    ("options", "message"),
-    [
-        ({"pilot": 0}, "pilot (samples to score) must be a whole number of at least 1, got 0"),
-        ({"until": 0.8}, "until must be Decided(...) or Precise(...), got float"),
-        ({"batch": True}, "batch must be Batch(), got bool"),
-        ({"audit": OfflineJudge()}, "audit must be Audit(judge, share=0.1), got OfflineJudge"),
-    ],
-)
-def test_plan_takes_the_options_of_evaluate(options, message):
-    with pytest.raises(ConfigError) as raised:
-        plan(town_samples(), faithfulness(OfflineJudge()), **options)
-    assert str(raised.value) == message
 
 
 def test_a_plan_says_how_many_samples_no_worse_takes():

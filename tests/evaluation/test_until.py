@@ -435,10 +435,6 @@ def test_a_failed_gate_also_fails_the_check():
             "no metric of this run is called 'faithfulness'; it has value",
         ),
         (
-            lambda: evaluate(samples(), value, until=0.8, progress=False),
-            "until must be Decided(...) or Precise(...), got float",
-        ),
-        (
             lambda: evaluate(samples(), value, until=Decided.against(Report([])), progress=False),
             "the baseline has none of the metrics value; it has none",
         ),
