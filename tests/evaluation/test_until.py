@@ -1,13 +1,16 @@
 """Runs that end when the samples asked about, in random order, suffice."""
 
+import asyncio
 import random
 import re
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from helpers.each import each
+from helpers.reports import LOST
 
 from langchain_rageval import (
     Budget,
@@ -17,16 +20,20 @@ from langchain_rageval import (
     OfflineJudge,
     Precise,
     Report,
+    Row,
     Sample,
+    Score,
     Value,
     aevaluate,
     evaluate,
     faithfulness,
     metric,
 )
-from langchain_rageval.data.notes import code_of
+from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import BelowThreshold
+from langchain_rageval.evaluation.until import SequentialRun
 from langchain_rageval.report.files import write_report
+from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 VALUES = [1.0] * 700 + [0.5] * 200 + [0.0] * 100
 random.Random(0).shuffle(VALUES)
@@ -444,3 +451,194 @@ def test_invalid_rules_are_refused_before_any_call(make, message):
     with pytest.raises(ConfigError) as raised:
         make()
     assert str(raised.value) == message
+
+
+# What the rules count, compared with bounds that are computed from all samples
+
+
+def made(name="m", **options):
+    """Return a metric whose scores the tests give to the rule themselves."""
+    return metric(**{"reads": {"answer"}, "aspect": "style", "name": name, **options})(lambda sample: 0.0)
+
+
+def score_of(kind, name="m"):
+    outcome = {"failed": {"failure": LOST}, "unscored": {"unscored": "no"}}.get(kind, {"value": kind})
+    return Score(metric=name, aspect="style", **outcome)
+
+
+def row_of(index, kind, answer="a", metadata=None, audit=None, name=None):
+    sample = Sample(id=name or f"s{index}", question=f"{index}?", answer=answer, metadata=metadata or {})
+    audited = {} if audit is None else {"m": score_of(audit)}
+    return Row(index=index, sample=sample, scores={"m": score_of(kind)}, audit=audited)
+
+
+def decided(rule, part, rows, **options):
+    """Return the run of a rule, all whose rows were drawn before the first of them is counted."""
+    given = [row.sample for row in rows]
+    run = SequentialRun(rule, given, [part], len(rows), **options)
+    for place in [drawn.index for drawn in run]:
+        run.add(rows[place], is_audited=bool(rows[place].audit))
+    return run
+
+
+def random_rows(rng, low, high):
+    """Return rows and, for each, the lowest and the highest value that its score may have; None if it has no value."""
+    share, rows, known = rng.choice([0.0, 0.04, 0.1, 0.4]), [], []
+    for index in range(rng.randint(1, 45)):
+        value = rng.choice([low, high, rng.uniform(low, high)])
+        kind = "failed" if rng.random() < share else rng.choice([value, value, value, "unscored", "blank", "hidden"])
+        answer, metadata = {"blank": (" ", {}), "hidden": ("", {"answerable": False})}.get(kind, ("a", {}))
+        score = "unscored" if kind in ("blank", "hidden") else kind
+        rows.append(row_of(index, score, answer, metadata))
+        known.append((low, high) if kind == "failed" else (kind, kind) if kind == value else kind)
+    return rows, known
+
+
+@each("seed", range(25))
+def test_a_gate_whose_samples_are_all_counted_is_decided_by_the_bounds_of_their_mean(seed):
+    rng = random.Random(seed)
+    low, high = rng.choice([(0.0, 1.0), (-1.0, 1.0), (2.0, 10.0)])
+    lower_is_better, reads = rng.random() < 0.5, {"answer"} if rng.random() < 0.7 else {"question"}
+    rows, known = random_rows(rng, low, high)
+    worst = high if lower_is_better else low
+    of_blank = (worst, worst) if reads == {"answer"} else "unscored"
+    known = [of_blank if value == "blank" else value for value in known]
+    values = [value for value in known if isinstance(value, tuple)]
+    unknown = sum(one < other for one, other in values)
+    is_widened = unknown > 0.05 * len(known)
+    counted = values if is_widened else [value for value in values if value[0] == value[1]]
+    least, most = map(fmean, zip(*counted, strict=True)) if counted else (low, high)
+    threshold = rng.choice([least - 0.01, (least + most) / 2, most + 0.01])
+    part = made(range=(low, high), direction="lower" if lower_is_better else "higher", reads=reads)
+    run = decided(Decided({"m": threshold}), part, rows)
+    decision = run.decisions["m"]
+    assert (decision.low, decision.high) == pytest.approx((least, most))
+    assert decision.samples == len(counted)
+    is_covered = 2 * (len(known) - len(values)) <= len(known)
+    sure = least >= threshold - 1e-12, most >= threshold - 1e-12
+    passed, failed = (
+        (not sure[1] or most <= threshold, least > threshold) if lower_is_better else (sure[0], not sure[1])
+    )
+    expected = "failed" if failed else "passed" if passed and is_covered else "undecided"
+    if counted and min(abs(least - threshold), abs(most - threshold)) > 1e-9:
+        assert decision.verdict == expected
+    assert [note for note in run.notes if code_of(note) == "unknown-values"] == [
+        Note("unknown-values", metric="m", count=unknown, asked=len(known))
+    ] * is_widened
+
+
+@each("seed", range(20))
+def test_a_baseline_whose_pairs_are_all_counted_is_compared_by_every_gain_that_missing_pairs_could_have(seed):
+    rng = random.Random(seed)
+    size, kept = rng.randint(6, 40), rng.choice([0.8, 0.93, 0.96, 1.0])
+    margin, gain = rng.choice([0.0, 0.02, 0.2]), rng.choice([-0.6, -0.3, -0.1, -0.01, 0.0, 0.05, 0.4])
+    low, high, lower_is_better = *rng.choice([(0.0, 1.0), (1.0, 5.0)]), rng.random() < 0.5
+    width, sign = high - low, -1 if lower_is_better else 1
+    before = [rng.uniform(low + 0.4 * width, high - 0.4 * width) for _ in range(size)]
+    after = [min(max(value + sign * gain * width, low), high) for value in before]
+    rows = [row_of(index, value) for index, value in enumerate(after)][: max(1, round(kept * size))]
+    lost = 1 - len(rows) / size
+    rule = Decided.against(Report([row_of(index, value) for index, value in enumerate(before)]), margin * width)
+    part = made(range=(low, high), direction="lower" if lower_is_better else "higher")
+    is_few = len(rows) < 6 or lost > 0.05
+    with pytest.warns(UserWarning, match="^m: ") if is_few else nullcontext():
+        run = decided(rule, part, [*rows, *(row_of(len(rows) + n, low, name=f"own-{n}") for n in range(2))])
+    gains = [sign * (new - old) for new, old in zip(after[: len(rows)], before, strict=False)]
+    unknown = width * (lost if lost > 0.05 else 0.0)
+    least, most = (fmean(gains) * (1 - (lost if lost > 0.05 else 0.0)) + end for end in (-unknown, unknown))
+    decision = run.decisions["m"]
+    assert (decision.low, decision.high) == pytest.approx((fmean(gains), fmean(gains)))
+    assert decision.samples == len(rows)
+    if min(abs(least), abs(least + margin * width), abs(most + margin * width)) > 1e-6:
+        known = "better" if least > 0 else "no worse" if least > -margin * width else ""
+        worse = "worse" if most < -margin * width else "undecided"
+        assert decision.verdict == ("undecided" if len(rows) < 6 else known or worse)
+    assert [code_of(note) for note in run.notes[1:]] == ["until-few-pairs"] * is_few
+
+
+@each(("cheap", "share"), [(0.9, 0.5), (0.2, 0.25), (1.0, 0.1)])
+def test_an_audited_value_is_corrected_by_the_difference_of_the_judges_over_the_share(cheap, share):
+    """Without a value of the cheap judge, the middle of the range takes its place; a missing one of the strong judge
+    may have been any."""
+    low, high, rng = 0.0, 2.0, random.Random(1)
+    options = {"audited": {"m"}, "share": share}
+    kinds = [rng.choice([cheap, cheap, "failed", "unscored"]) for _ in range(30)]
+    strong = [rng.choice([None, 0.0, 1.5]) for _ in kinds]
+    for missing in (False, True):
+        if missing:
+            strong[7], kinds[7] = "failed", cheap
+        rows = [row_of(index, kind, audit=given) for index, (kind, given) in enumerate(zip(kinds, strong, strict=True))]
+        run = decided(Precise(0.01), made(range=(low, high)), rows, **options)
+        width = (high - low) / share
+        ends = [ConfidenceSequence(10**9, 0.025, low=high - width, high=low + width) for _ in range(2)]
+        for place in random.Random(0).sample(range(len(rows)), len(rows)):
+            if kinds[place] == "unscored":
+                continue
+            value = 1.0 if kinds[place] == "failed" else kinds[place]
+            possible = {None: (value, value), "failed": (low, high)}.get(strong[place], (strong[place],) * 2)
+            weight = 0.0 if strong[place] is None else 1 / share
+            for end, known in zip(ends, possible, strict=True):
+                end.add(value * (1 - weight) + known * weight if weight else value)
+        decision = run.decisions["m"]
+        expected = max(ends[0].interval[0], low), min(ends[1].interval[1], high)
+        assert (decision.low, decision.high) == pytest.approx(expected)
+        assert decision.required == "at most ±0.01 is required of the strong judge's mean"
+        assert [code_of(note) for note in run.notes[1:]] == ["audit-without-score"] * missing
+
+
+def test_the_errors_of_a_rule_are_divided_among_its_questions():
+    """Gates may wrongly pass only together, so each takes the whole error for that, and its part to fail wrongly."""
+    rows = [row_of(index, value) for index, value in enumerate(VALUES[:60])]
+    baseline = Report([row_of(index, 0.5) for index in range(60)])
+    found = {}
+    for rule, names, errors, threshold in (
+        (Precise(0.001, error=0.1), "mn", (0.025, 0.025), None),
+        (Decided({"m": 0.79, "n": 0.79}, error=0.1), "mn", (0.1, 0.05), 0.79),
+        (Decided.against(baseline, 0.0, error=0.1), "m", (0.1, 0.05), 0.5),
+    ):
+        run = SequentialRun(rule, [row.sample for row in rows], [made(name) for name in names], 1)
+        before, watched = (0.5, [0.0]) if names == "m" else (0.0, [] if threshold is None else [threshold])
+        known, verdicts = ConfidenceSequence(60, *errors, low=-1.0 if before else 0.0, watched=watched), []
+        for drawn in run:
+            value = VALUES[drawn.index]
+            scores = {name: score_of(value, name) for name in names}
+            run.add(rows[drawn.index].model_copy(update={"scores": scores}), is_audited=False)
+            known.add(value - before)
+            for decision in run.decisions.values():
+                assert (decision.low, decision.high) == pytest.approx(known.interval)
+            verdicts.append(run.decisions["m"].verdict)
+            if before:
+                sure = [known.exceeds(0.0, error) for error in (0.05, 0.1)]
+                expected = "better" if sure[0] else "no worse" if sure[1] else "undecided"
+                assert verdicts[-1] == (expected if len(verdicts) >= 6 else "undecided")
+        found[names] = verdicts
+    assert (found["m"][-2:], len(found["m"]) < 60) == (["no worse", "better"], True)
+
+
+async def test_rows_count_in_the_order_of_their_samples_and_no_sample_is_drawn_far_ahead():
+    rows = [row_of(index, 0.5) for index in range(12)]
+    run = SequentialRun(Precise(0.001), [row.sample for row in rows], [made(), made("n")], 3)
+    drawing = aiter(run)
+    drawn = [(await anext(drawing)).index for _ in range(3)]
+    assert (len(run), drawn) == (12, random.Random(0).sample(range(12), 12)[:3])
+    waiting = asyncio.ensure_future(anext(drawing))
+    run.add(rows[drawn[1]], is_audited=False)
+    await asyncio.sleep(0.001)
+    assert (waiting.done(), run.decisions["m"].samples) == (False, 0)
+    run.add(rows[drawn[0]], is_audited=False)
+    drawn.append((await waiting).index)
+    assert run.decisions["m"].samples == 2
+    left_out = [(index, name) for index in random.Random(0).sample(range(12), 12)[4:] for name in ("m", "n")]
+    assert run.left_out == left_out
+    empty = Row(index=drawn[2], sample=rows[drawn[2]].sample, scores={})  # the budget left it out
+    run.add(empty, is_audited=False)
+    assert (run.decisions["m"].samples, run.notes[0].startswith("3 of 12 samples")) == (2, True)
+    run.end()
+    assert [drawn async for drawn in drawing] == []
+    assert SequentialRun(Precise(0.1), [], [made()], 1).notes == []
+
+
+@each(("low", "high"), [(0.0, float("inf")), (float("-inf"), 1.0)])
+def test_a_metric_without_a_finite_range_is_refused(low, high):
+    with pytest.raises(ConfigError, match="until= needs metrics with a finite range; the range of m is "):
+        SequentialRun(Precise(0.1), samples([0.5]), [made(range=(low, high))], 1)
