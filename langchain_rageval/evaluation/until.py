@@ -323,13 +323,10 @@ class _MeanQuestion(_Question):
         if share is None:
             self._add(*(ends if value is None else (value, value)))
             return
-        value = sum(ends) / 2 if value is None else value
+        value = low = high = sum(ends) / 2 if value is None else value
         if is_audited:
             strong = self._bounds.gain(row.audit[self.metric], row.sample) if self.metric in row.audit else None
-            ends = ends if strong is None else (strong, strong)
-        else:
-            ends, share = (value, value), 1.0
-        low, high = (value + (end - value) / share for end in ends)
+            low, high = (value + (end - value) / share for end in (ends if strong is None else (strong, strong)))
         self._add(low, high)
 
 

@@ -459,3 +459,26 @@ def test_scores_below_0_have_a_mean_of_the_audit_and_no_interval():
     assert (below.mean, below.low, below.high) == (pytest.approx(-0.25), None, None)
     within = audited(0.5, 0.25)
     assert within.low < within.mean < within.high
+
+
+@each(
+    ("share", "size", "expected"),
+    [(0.1, 1000, 0.1), (0.1, 200, 0.1), (0.1, 199, 20 / 199), (0.1, 21, 20 / 21), (0.1, 20, 1.0), (0.1, 1, 1.0),
+     (0.1, 0, 1.0), (0.5, 30, 20 / 30), (0.5, 1000, 0.5), (1, 1000, 1.0)],
+)  # fmt: skip
+def test_a_draw_has_the_share_of_the_samples_and_a_larger_one_contains_it(share, size, expected):
+    audit, given = Audit(OfflineJudge(), share=share, seed=3), samples(size)
+    assert audit.share_of(size) == pytest.approx(expected, abs=1e-12)
+    assert len(audit.draw(given)) == round(expected * size)
+    assert audit.draw(given) == audit.draw(given[::-1])
+    larger = Audit(OfflineJudge(), share=min(1.0, 1.5 * share), seed=3)
+    assert audit.draw(given) <= larger.draw(given)
+    assert audit.draw(given, exact=False) <= larger.draw(given, exact=False)
+
+
+def test_samples_that_are_drawn_one_by_one_do_not_depend_on_each_other():
+    audit, given = Audit(OfflineJudge(), share=0.3, seed=1), samples(3000)
+    drawn = audit.draw(given, exact=False)
+    assert 800 < len(drawn) < 1000  # four standard deviations of a binomial number are 100
+    assert audit.draw(given[:1000], exact=False) == drawn & {sample.id for sample in given[:1000]}
+    assert Audit(OfflineJudge(), share=1).draw(given, exact=False) == {sample.id for sample in given}

@@ -550,3 +550,24 @@ async def test_what_is_no_budget_is_refused_before_any_call(run, budget):
     with pytest.raises(ConfigError, match=r"budget must be a Budget\(calls=..., tokens=...\), got"):
         await run(SAMPLES, faithfulness(judge), budget=budget)
     assert judge.asked == []
+
+
+# Metrics whose cost no dry run shows
+
+
+@each(
+    ("metric", "least"),
+    [
+        (faithfulness, {"tokens": 2 * (800 + tokens_in(*(SAMPLES[0][name] for name in ("question", "answer")),
+                                                       *SAMPLES[0]["contexts"], *SAMPLES[0]["references"]))}),
+        (faithfulness, {"calls": 2}),
+        (lambda judge: answer_similarity(HashingEmbeddings()), {"embeddings": 2}),
+    ],
+)  # fmt: skip
+def test_a_chain_is_admitted_if_a_call_for_each_step_fits(metric, least):
+    """Expected are 800 tokens and the texts of the sample for a call, and two texts to embed."""
+    [(kind, bound)] = least.items()
+    for missing, rows in ((0, 1), (1, 0)):
+        chain = RunnableLambda(lambda given: given) | metric(OfflineJudge())
+        report = evaluate(SAMPLES[:1], chain, budget=Budget(**{kind: bound - missing}), progress=False)
+        assert len(report.rows) == rows

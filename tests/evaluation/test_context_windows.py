@@ -1,12 +1,17 @@
 """The warning about requests that exceed the known context window of their model, before the first call."""
 
+import re
+
 import pytest
-from helpers.scripted import scripted
+from helpers.each import each
+from helpers.scripted import PairScores, scripted
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, exact_match, faithfulness
-from langchain_rageval.evaluation.dry_run import context_window, estimated_tokens
+from langchain_rageval.evaluation.dry_run import context_window, estimated_tokens, local_reply
+from langchain_rageval.run.requests import Invoke, Rate
 
 SHORT = {"id": "short", "question": "What?", "answer": "It is 5.", "contexts": ["It is 5."], "references": ["5"]}
 LONG = {
@@ -61,3 +66,31 @@ def test_the_window_is_that_of_the_profile_or_of_num_ctx_and_the_smallest_of_sev
 def test_russian_text_is_estimated_at_more_tokens_than_english():
     assert estimated_tokens("abcd" * 100) == 100
     assert estimated_tokens("абвг" * 100, "abcd") == 161
+
+
+def test_a_request_as_long_as_the_window_fits_and_a_longer_one_does_not():
+    given = [{**LONG, "contexts": ["It is 5."]}]
+    with pytest.warns(UserWarning, match="context window") as caught:
+        evaluate(given, faithfulness(Windowed(100)), progress=False)
+    tokens = int(re.search(r"about ([\d,]+) tokens", str(caught[0].message))[1].replace(",", ""))
+    evaluate(given, faithfulness(Windowed(tokens)), progress=False)
+    with pytest.warns(UserWarning, match=f"about {tokens:,} tokens, more than the context window of {tokens - 1:,}"):
+        evaluate(given, faithfulness(Windowed(tokens - 1)), progress=False)
+
+
+@each(("window", "expected"), [(1, 1), (0, None), (-1, None), (8192, 8192)])
+def test_a_window_is_a_whole_number_of_at_least_one(window, expected):
+    assert context_window(OfflineJudge().bind(num_ctx=window)) == expected
+    assert context_window(OfflineJudge(profile={"max_input_tokens": window})) == expected
+
+
+def test_a_dry_run_replies_with_the_tokens_that_were_read_and_written():
+    prompt = ChatPromptTemplate([("human", "{question}")])
+    one, two = prompt | OfflineJudge(), prompt | OfflineJudge().with_fallbacks([OfflineJudge()])
+    for chain, count in ((one, 1), (two, 2), (RunnableLambda(str), 1)):
+        given = {"question": "a" * 393}  # with "Human: ", 400 characters
+        replies = local_reply(Invoke(chain, given))
+        read = len(str(given)) // 4 if count == 1 and chain is not one else 100
+        usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
+        assert [(reply.text, reply.usage_metadata) for reply in replies] == [("", usage)] * count
+    assert local_reply(Rate(PairScores(lambda *_: 1.0), [("a", "b")] * 3)) == [0.5] * 3

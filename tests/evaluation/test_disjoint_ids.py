@@ -133,3 +133,14 @@ def test_a_reranker_that_drops_every_relevant_chunk_scores_zero():
     assert mean(dropped, recall_at(3)) == 0.0
     assert mean(dropped, recall_at(3, of="retrieved")) == 1.0
     assert "'d7'" in problem([sample(n, retrieved_ids=["d7"]) for n in range(3)])
+
+
+@each(("place", "is_compared"), [(0, True), (49, True), (50, False)])
+def test_the_texts_of_the_first_fifty_samples_are_compared(place, is_compared):
+    same = {"contexts": [TEXT, "Другое."], "reference_contexts": [TEXT]}
+    other = {"contexts": ["Про погоду.", "Другое."], "reference_contexts": [TEXT]}
+    given = [sample(n, **(same if n == place else other)) for n in range(51)]
+    if is_compared:
+        assert "of any of the 51 samples, although texts agree" in problem(given)
+    else:
+        assert mean(given, recall_at(3)) == 0.0

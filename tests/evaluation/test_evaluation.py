@@ -745,3 +745,10 @@ async def test_several_evaluations_side_by_side_do_not_mix_and_evaluate_works_in
     assert [[row.sample.id for row in report.rows] for report in reports] == [
         [s["id"] for s in part] for part in samples
     ]
+
+
+def test_an_invalid_row_of_a_list_or_frame_is_named_by_its_number():
+    for shape in (list, pd.DataFrame):
+        with pytest.raises(SampleError, match=r"^row 2 \(index 1\): .*question") as caught:
+            evaluate(shape([SAMPLE, {"answer": ANSWER}]), metric, progress=False)
+        assert caught.value.field == "question"

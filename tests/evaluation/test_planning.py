@@ -1,6 +1,7 @@
 """plan says what a run costs, and costs nothing itself."""
 
 import json
+from itertools import islice
 
 import pytest
 from helpers.each import each
@@ -22,6 +23,7 @@ from langchain_rageval import (
     Metric,
     OfflineJudge,
     Prompt,
+    Sample,
     SampleError,
     Step,
     Value,
@@ -38,10 +40,13 @@ from langchain_rageval import (
     rubric,
     suite,
 )
-from langchain_rageval.data.notes import code_of
+from langchain_rageval.data.notes import Note, code_of
+from langchain_rageval.evaluation.batched_evaluation import round_sizes
 from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.planning import Plan, PlannedMetric, plan_table
 from langchain_rageval.evaluation.until import Precise
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 
 def edges():
@@ -497,3 +502,83 @@ def test_plans_are_as_stored():
     given["priced"] = plan(EDGES, metrics[:3], price=(1.0, 2.0), audit=audit, until=Precise(0.1))
     given["none"] = plan([], metrics[:3])
     assert_stored("plans.txt", "\n".join(f"# {name}\n{one}\n{plain(one)}\n" for name, one in given.items()))
+
+
+def test_the_figures_grow_with_the_samples_and_with_the_anchors_of_a_baseline():
+    given, metric = [Sample.parse(EDGES[0])] * 30, faithfulness(Unasked())
+    one = plan(given[:1], metric)
+    for rehearsed, anchors, times in ((30, 0, 30), (5, 0, 30), (29, 15, 45), (3, 7, 37)):
+        audit = Audit(Unasked(), share=0.8) if rehearsed == 3 else None
+        found = plan(given, metric, rehearsed=rehearsed, anchors=anchors, audit=audit)
+        times += 24 * bool(audit)
+        assert found.total.calls == times * one.calls
+        assert found.total.tokens == pytest.approx(times * one.tokens)
+        assert (found.samples, found.rehearsed, found.asked) == (30, rehearsed, 30)
+        assert ("estimated from" in found.title) == (rehearsed < 30)
+        assert [note for note in found.notes if code_of(note) == "anchors-planned"] == (
+            [Note("anchors-planned", count=anchors)] if anchors else []
+        )
+
+
+@each(("count", "waves"), [(0, 0), (1, 1), (50, 1), (51, 2), (150, 2), (151, 3)])
+def test_a_stopping_rule_asks_about_twice_as_many_samples_in_each_wave(count, waves):
+    given, rule = [Sample.parse(EDGES[0])] * count, Decided({"context_precision": 0.5})
+    assert plan(given, context_precision(Unasked()), batch=Batch(), until=rule, rehearsed=1).waves == waves
+
+
+def test_samples_are_scored_in_groups_that_double_up_to_the_most():
+    assert [*islice(round_sizes(stops=True), 12)] == [*(50 * 2**n for n in range(9)), 20_000, 20_000, 20_000]
+    assert [*islice(round_sizes(stops=False), 2)] == [20_000, 20_000]
+
+
+@each(("gate", "judges", "count"), [("f", 1, 8), ("f", 2, 16), (None, 2, 0)])
+def test_the_canaries_of_a_gate_are_noted(gate, judges, count):
+    metrics = [faithfulness(Judge(RunnableLambda(str), version=name), name=name) for name in "fg"[:judges]]
+    rule = Precise(0.1) if gate is None else Decided({gate: 0.5})
+    notes = [note for note in plan(EDGES[:2], metrics, until=rule).notes if code_of(note) == "canaries-planned"]
+    assert notes == [Note("canaries-planned", count=count)] * bool(count)
+
+
+def steps_to(decided, size, **options):
+    """Return the number of equal values after which a confidence sequence decides."""
+    sequence = ConfidenceSequence(size, **options)
+    for number in range(1, size + 1):
+        sequence.add(1.0)
+        if decided(sequence):
+            return number
+    return size
+
+
+def test_a_pilot_of_equal_scores_stops_where_the_rule_stops(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.evaluation.planning._SIMULATIONS", 2)
+    metric, size = faithfulness(OfflineJudge()), 50
+    given = [Sample.parse(one) for one in town_samples(size)]
+    gate = steps_to(lambda one: one.exceeds(0.6), size, watched=[0.6])
+    precise = steps_to(lambda one: one.interval[0] >= 0.7, size, error=0.025)
+    never = steps_to(lambda one: False, size)
+    cases = ((Decided({"faithfulness": 0.6}), gate), (Precise(0.15), precise), (Precise(0.0001), never))
+    for rule, expected in cases:
+        found = plan(given, metric, until=rule, pilot=3)
+        assert (found.asked, found.calls, found.rehearsed) == (expected, 2 * expected, 3)
+    assert gate < precise < size == never
+    monkeypatch.setattr("langchain_rageval.evaluation.planning._LONGEST", gate)
+    for rule, _ in cases:  # a simulation that is cut off before the end counts as one of all samples
+        assert plan(given, metric, until=rule, pilot=3).asked == size
+
+
+def test_the_total_of_a_plan_adds_metrics_and_audit_and_money_that_is_known_of_all():
+    def of(name, factor, money):
+        return PlannedMetric(name, factor, 10 * factor, 100 * factor, 1000 * factor, money)
+
+    both = Plan([of("a", 1, 0.5), of("b", 2, 0.25)], 4, 4, ["n"], audit=[of("a", 4, 2.0)], waves=1)
+    assert both.total == of("total", 7, 2.75)
+    assert [line.metric for line in both.lines] == ["a", "b", "audit of a", "total"]
+    assert (both.calls, both.tokens, both.embedded, both.money) == (7, 770, 7000, 2.75)
+    assert both.title == "Plan for 4 samples, in 1 wave"
+    headings, cells = plan_table(both)
+    assert (headings[-1], cells[2]) == ("money", ("audit of a", "4", "40", "400", "4,000", "2.0000"))
+    partly = Plan([of("a", 1, 0.5), of("b", 2, None)], 4, 2, [], asked=3)
+    assert (partly.money, plan_table(partly)[1][1][-1]) == (None, "–")
+    assert partly.title == "Plan for 4 samples, of which about 3 are asked about, estimated from 2 of them"
+    free = Plan([of("a", 1, None)], 1, 1, [])
+    assert (free.money, plan_table(free)[0][-1], Plan([], 0, 0, []).total.calls) == (None, "texts to embed", 0)

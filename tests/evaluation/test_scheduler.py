@@ -81,3 +81,29 @@ def test_a_worker_that_is_stopped_takes_no_more():
     next(worker)
     stopped.set()
     assert list(worker) == []
+
+
+class Unshown:
+    def __repr__(self):
+        raise RuntimeError("do not look")
+
+
+@each("item", ["x" * 998, "x" * 5000, Unshown], ids=["short", "long", "without a repr"])
+def test_an_item_that_is_no_sample_is_kept_as_a_text_of_bounded_length(item):
+    item = item if isinstance(item, str) else item()
+    scheduler = Scheduler(METRICS, Run(Governor(limit=4)), False, len(METRICS))
+    found = list(scheduler.tasks([SAMPLES[0], item], threading.Event())())
+    unreadable = scheduler.begun[1].sample
+    assert {(task.pending.index, task.unreadable is None) for task in found} == {(0, True), (1, False)}
+    assert (unreadable.id, unreadable.question) == ("row-1", "")
+    shown = repr(item)[:1000] if isinstance(item, str) else "a Unshown that cannot be shown"
+    assert unreadable.metadata == {"unreadable": shown}
+
+
+@each(("slots", "samples", "waiting"), [(1, 1, 1), (1, 2, 1), (2, 2, 2), (2, 3, 2), (3, 6, 3), (4, 6, 4)])
+def test_the_samples_that_can_be_in_progress_together_at_the_end_start_with_the_longest_metric(slots, samples, waiting):
+    """Two workers for each slot, and two tasks for each sample."""
+    found = tasks(slots=slots).tasks(SAMPLES[:samples], threading.Event())()
+    order = [(task.pending.index, task.number) for task in found]
+    early = [(index, number) for index in range(samples - waiting) for number in (0, 1)]
+    assert order == [*early, *((index, number) for number in (1, 0) for index in range(samples - waiting, samples))]
