@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, model_validator
@@ -509,68 +510,48 @@ def narrow_schema(
             length of each reason (explanation of an item) is reduced from 400 to 200 or 100 characters. None for no
             maximum.
     """
-    return _narrow(
-        json.dumps(schema), limits, _reason_length(len(limits.items[2]) if limits.items else 1, output_tokens)
-    )
-
-
-def _reason_length(items: int, output_tokens: int | None) -> int:
-    """Return the longest reason, in characters, that leaves room for all items of a reply in the output limit."""
-    if output_tokens is None:
-        return REASON_LENGTHS[0]
-    room = (output_tokens // max(items, 1) - _TOKENS_BESIDE_REASON) * _CHARACTERS_PER_TOKEN
-    return next((length for length in REASON_LENGTHS if length <= room), REASON_LENGTHS[-1])
+    room = inf
+    if output_tokens is not None:
+        items = max(len(limits.items[2]) if limits.items else 1, 1)
+        room = (output_tokens // items - _TOKENS_BESIDE_REASON) * _CHARACTERS_PER_TOKEN
+    reason_length = next((length for length in REASON_LENGTHS if length <= room), REASON_LENGTHS[-1])
+    return _narrow(json.dumps(schema), limits, reason_length)
 
 
 @lru_cache(maxsize=512)
 def _narrow(schema: str, limits: AnswerLimits, reason_length: int) -> Mapping[str, Any]:
-    narrowed = _Narrowing(limits, reason_length)
-    written: dict[str, Any] = narrowed.restrict(json.loads(schema), "")
-    return written | ({"$defs": narrowed.definitions} if narrowed.definitions else {})
+    values_of, lengths, definitions = dict(limits.values), dict(limits.lengths), dict[str, Any]()
 
-
-class _Narrowing:
-    """Restriction of one schema."""
-
-    def __init__(self, limits: AnswerLimits, reason_length: int) -> None:
-        self.reason_length = reason_length
-        self.values = dict(limits.values)
-        self.lengths = dict(limits.lengths)
-        self.items = limits.items
-        self.definitions: dict[str, Any] = {}
-
-    def restrict(self, node: dict[str, Any], name: str) -> dict[str, Any]:
+    def restrict(node: dict[str, Any], name: str) -> dict[str, Any]:
         """Return the schema of a field, or of an object, with its limits."""
-        if self.items and name == self.items[0]:
-            return self._one_by_one(node, *self.items[1:])
-        values = self.values.get(name)
+        if limits.items and name == limits.items[0]:
+            return one_by_one(node, *limits.items[1:])
+        values = values_of.get(name)
         match node.get("type"):
             case "array":
-                items = _one_of(node["items"], values) if values else self.restrict(node["items"], "")
-                most = self.lengths.get(name, len(values) if values else None)
+                items = _one_of(node["items"], values) if values else restrict(node["items"], "")
+                most = lengths.get(name, len(values) if values else None)
                 return node | {"items": items} | ({"maxItems": most} if most else {})
             case "object":
-                return node | {
-                    "properties": {key: self.restrict(field, key) for key, field in node["properties"].items()}
-                }
+                return node | {"properties": {key: restrict(field, key) for key, field in node["properties"].items()}}
             case "string" if "enum" not in node and not values:
-                return node | {"maxLength": self.reason_length if name == "reason" else TEXT_LENGTH}
+                return node | {"maxLength": reason_length if name == "reason" else TEXT_LENGTH}
         return _one_of(node, values) if values else node
 
-    def _one_by_one(self, node: dict[str, Any], key: str, values: Values) -> dict[str, Any]:
+    def one_by_one(node: dict[str, Any], key: str, values: Values) -> dict[str, Any]:
         """Return the schema of a list with one item for each value of a field.
 
         The other fields are equal in all items and are defined once, which keeps schema and grammar small.
         """
-        item = node["items"]
-        fields = {name: field for name, field in item["properties"].items() if name != key}
-        self.definitions |= {name: self.restrict(field, name) for name, field in fields.items()}
+        item = node.pop("items")
+        fields = item["properties"]
+        definitions.update({name: restrict(field, name) for name, field in fields.items() if name != key})
         references = {name: {"$ref": f"#/$defs/{name}"} for name in fields}
-        number = item["properties"][key]
-        in_order = {name: references.get(name, number) for name in item["properties"]}
-        items = [item | {"properties": in_order | {key: _one_of(number, (value,))}} for value in values]
-        rest = {name: value for name, value in node.items() if name != "items"}
-        return rest | {"prefixItems": items, "minItems": len(values), "maxItems": len(values)}
+        items = [item | {"properties": references | {key: _one_of(fields[key], (value,))}} for value in values]
+        return node | {"prefixItems": items, "minItems": len(values), "maxItems": len(values)}
+
+    narrowed = restrict(json.loads(schema), "")
+    return narrowed | ({"$defs": definitions} if definitions else {})
 
 
 def _one_of(node: dict[str, Any], values: tuple[str | int, ...]) -> dict[str, Any]:

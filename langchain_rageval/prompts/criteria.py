@@ -173,7 +173,26 @@ def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ..
     Each described grade keeps its relative position: 0, 1, 2, 3 become 0, 2, 4, 6 on the scale 0 to 6. A grade whose
     new position is not a whole number is dropped, with its description and examples.
     """
-    return tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
+    (old_low, old_high), (low, high) = DEFAULT_SCALE, scale
+
+    def rescale(grade: int) -> int | None:
+        steps, rest = divmod((grade - old_low) * (high - low), old_high - old_low)
+        return None if rest else low + steps
+
+    return tuple(
+        Criterion(
+            criterion.name,
+            criterion.description,
+            criterion.weight,
+            grades={new: text for grade, text in criterion.grades.items() if (new := rescale(grade)) is not None},
+            examples=[
+                example.model_copy(update={"grade": new})
+                for example in criterion.examples
+                if (new := rescale(example.grade)) is not None
+            ],
+        )
+        for criterion in criteria
+    )
 
 
 @lru_cache
@@ -181,22 +200,3 @@ def _packaged() -> Mapping[str, Sequence[Criterion]]:
     folder = files("langchain_rageval.prompts").joinpath("rubrics")
     texts = {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in folder.iterdir()}
     return {language: [Criterion(**fields) for fields in load_yaml(text)] for language, text in texts.items()}
-
-
-def _rescale(criterion: Criterion, old: Scale, new: Scale) -> Criterion:
-    """Return the criterion on another scale, with the grades that fall on a whole number there."""
-    examples = [(_rescale_grade(example.grade, old, new), example) for example in criterion.examples]
-    grades = {_rescale_grade(grade, old, new): text for grade, text in criterion.grades.items()}
-    return Criterion(
-        criterion.name,
-        criterion.description,
-        criterion.weight,
-        grades={grade: text for grade, text in grades.items() if grade is not None},
-        examples=[example.model_copy(update={"grade": grade}) for grade, example in examples if grade is not None],
-    )
-
-
-def _rescale_grade(grade: int, old: Scale, new: Scale) -> int | None:
-    """Return the grade on the new scale; None if it falls between two grades."""
-    steps, rest = divmod((grade - old[0]) * (new[1] - new[0]), old[1] - old[0])
-    return None if rest else new[0] + steps

@@ -331,7 +331,7 @@ def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterat
     if layout == "shared_instructions" and request.is_shared:
         task = labels["named_task"].format(step=request.step)
     else:
-        task = _task(request.prompt, common)
+        task = _task(labels["task"], request.prompt, common)
     yield from [task, *block] if layout == "instruction_first" else [*block, task]
     if with_schema and _shows_answer(request.prompt, ANSWER_SCHEMAS.get(request.step), request.schema.get("title")):
         yield json.dumps(
@@ -366,24 +366,20 @@ def _shows(schema: Mapping[str, Any], definitions: Mapping[str, Any], values: Se
 
 
 @lru_cache(maxsize=256)
-def _task(prompt: Prompt, common: Common) -> str:
-    return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
+def _task(heading: str, prompt: Prompt, common: Common) -> str:
+    text = f"{heading}\n{prompt.instruction}"
+    if not prompt.examples:
+        return text
+    numbered = any(_names_chunks_by_number(example.output) for example in prompt.examples)
+    examples = [_example(example.input, example.output, common.labels, numbered) for example in prompt.examples]
+    return f"{text}\n\n{common.labels['examples']}\n" + "\n\n".join(examples)
 
 
 @lru_cache(maxsize=16)
 def _shared_system(prompts: PromptSet) -> str:
-    labels = prompts.common.labels
-    parts = [prompts.common.system]
-    for step, prompt in ((step, prompts.prompts[step]) for step in SHARED if step in prompts.prompts):
-        parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
-    return "\n\n".join(parts)
-
-
-def _examples(prompt: Prompt, labels: Mapping[str, str]) -> Iterator[str]:
-    if prompt.examples:
-        numbered = any(_names_chunks_by_number(example.output) for example in prompt.examples)
-        examples = [_example(example.input, example.output, labels, numbered) for example in prompt.examples]
-        yield labels["examples"] + "\n" + "\n\n".join(examples)
+    common, own = prompts.common, prompts.prompts
+    rules = [_task(common.labels["rules"].format(step=step), own[step], common) for step in SHARED if step in own]
+    return "\n\n".join([common.system, *rules])
 
 
 def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str], numbered: bool) -> str:

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
@@ -143,12 +143,12 @@ class Behaviour:
     """Behaviour that a hostile judge shows in place of the requested reply.
 
     Attributes:
-        act: function from the text of a valid reply to the hostile reply; may raise an error.
+        act: the hostile reply, or a function from the text of a valid reply to the hostile reply or to an error.
         allowed: outcome of the metric that the tests allow: "failure"; "valid reply" for a failure or the valid score;
             "any" for any score within the range, too.
     """
 
-    act: Callable[[str], str | AIMessage]
+    act: str | Callable[[str], str | AIMessage | BaseException]
     allowed: Allowed = "failure"
 
 
@@ -280,27 +280,13 @@ class HostileJudge(BaseChatModel):
     def _result(self, hostile: bool, valid_reply: Any) -> ChatResult:
         reply = valid_reply if isinstance(valid_reply, BaseMessage) else AIMessage(str(valid_reply))
         if hostile:
-            try:
-                changed = ALL_BEHAVIOURS[self.behaviour].act(reply.text)
-            except BaseException as error:
-                self._errors.append(error)
-                raise
+            act = ALL_BEHAVIOURS[self.behaviour].act
+            changed = act(reply.text) if callable(act) else act
+            if isinstance(changed, BaseException):
+                self._errors.append(changed)
+                raise changed
             reply = AIMessage(changed) if isinstance(changed, str) else changed
         return ChatResult(generations=[ChatGeneration(message=reply)])
-
-
-def _raise(build: Callable[[], BaseException]) -> Callable[[str], NoReturn]:
-    """Return a behaviour that raises."""
-
-    def act(_valid: str) -> NoReturn:
-        raise build()
-
-    return act
-
-
-def _reply(text: str) -> Callable[[str], str]:
-    """Return a behaviour that gives one reply to everything."""
-    return lambda _valid: text
 
 
 def _change_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
@@ -391,22 +377,22 @@ _TEXTS: Mapping[str, str] = {
 
 
 _AUTHORIZATION = f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"
-_ALLOWED: Mapping[Allowed, Mapping[str, Callable[[str], str | AIMessage]]] = {
+_ALLOWED: Mapping[Allowed, Mapping[str, str | Callable[[str], str | AIMessage | BaseException]]] = {
     "failure": {
-        "401 that repeats the API key": _raise(lambda: Rejected(401, _AUTHORIZATION)),
-        "429 to every call": _raise(lambda: Rejected(429, "Too many requests")),
-        "500 to every call": _raise(lambda: Rejected(500, "Internal server error")),
-        "error without a message": _raise(ValueError),
-        "error whose message cannot be read": _raise(Unprintable),
-        "StopIteration": _raise(StopIteration),
-        **{name: _reply(text) for name, text in _TEXTS.items()},
+        "401 that repeats the API key": lambda _: Rejected(401, _AUTHORIZATION),
+        "429 to every call": lambda _: Rejected(429, "Too many requests"),
+        "500 to every call": lambda _: Rejected(500, "Internal server error"),
+        "error without a message": lambda _: ValueError(),
+        "error whose message cannot be read": lambda _: Unprintable(),
+        "StopIteration": lambda _: StopIteration(),
+        **_TEXTS,
         "unrequested tool call": lambda _: AIMessage(
             "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
         ),
         "image": lambda _: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
         "first half of the reply": lambda valid: valid[: len(valid) // 2],
         "repetition that is cut off": lambda valid: valid[:-3] + valid[-40:-3] * _REPEATS,
-        "deep nesting": lambda _: '{"a": [' * _DEPTH + "]}" * _DEPTH,
+        "deep nesting": '{"a": [' * _DEPTH + "]}" * _DEPTH,
     },
     "valid reply": {
         "two different replies": lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n",
@@ -437,14 +423,14 @@ BEHAVIOURS = {name: Behaviour(act, allowed) for allowed, acts in _ALLOWED.items(
 """What hostile judges do, by name."""
 
 HUGE_REPLIES: Mapping[str, Behaviour] = {
-    "huge error message": Behaviour(_raise(lambda: Rejected(502, "<html>" * (_HUGE // 6)))),
-    "huge text": Behaviour(lambda _: "It is 1 of 2. " * (_HUGE // 14)),
+    "huge error message": Behaviour(lambda _: Rejected(502, "<html>" * (_HUGE // 6))),
+    "huge text": Behaviour("It is 1 of 2. " * (_HUGE // 14)),
     "huge list": Behaviour(lambda _: json.dumps([{"number": n, "value": 1} for n in range(_HUGE // 30)])),
 }
 """Replies and errors of a megabyte, by name."""
 
 ENDINGS: Mapping[str, Behaviour] = {
-    error.__name__: Behaviour(_raise(error))
+    error.__name__: Behaviour(partial(lambda error, _: error(), error))
     for error in (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, Stopped)
 }
 """Errors that are not Exceptions, by name."""
