@@ -76,7 +76,7 @@ class Slot:
                     with suppress(TimeoutError):
                         wait.result(self._limiter._patience)
         except BaseException:  # Ctrl-C in the main thread
-            self._limiter._withdraw(self, self._waiter)
+            self._limiter._withdraw(self)
             raise
         return self
 
@@ -88,8 +88,8 @@ class Slot:
                     await asyncio.sleep(wait)
                 else:
                     await asyncio.wait([asyncio.wrap_future(wait)], timeout=self._limiter._patience)
-        except asyncio.CancelledError:
-            self._limiter._withdraw(self, self._waiter)
+        except BaseException:  # cancelled, or the loop has ended
+            self._limiter._withdraw(self)
             raise
         return self
 
@@ -331,7 +331,7 @@ class AdaptiveLimiter:
         rejection they wait, but for a quarter more than were answered at a time.
         """
         with self._lock:
-            if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
+            if self.limit is None or self._epoch > 0:
                 return 0.0
             under_way = self._under_way()
             if under_way < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
@@ -358,8 +358,8 @@ class AdaptiveLimiter:
         """Record that a call is sent."""
         with self._lock:
             slot.since, slot.sent = time.monotonic(), True
-            slot.beside = self._under_way() if self._answered_beside < (self.limit or 0) else 0
             if self.limit is not None and slot.epoch == self._epoch:
+                slot.beside = self._under_way()
                 self._latest.append(slot)
                 if len(self._latest) > max(_LATEST, self.size or 0):
                     self._latest.popleft()
@@ -373,18 +373,15 @@ class AdaptiveLimiter:
         """Assign free places to the first callers that are still waiting."""
         while self._waiting and self._free():
             slot, waiter = self._waiting.popleft()
-            if waiter.set_running_or_notify_cancel():
-                self._hold(slot)
-                waiter.set_result(None)
+            self._hold(slot)
+            waiter.set_result(None)
 
-    def _withdraw(self, slot: Slot, waiter: Future[None] | None) -> None:
+    def _withdraw(self, slot: Slot) -> None:
         """Remove a cancelled caller from the queue, or release its place if it has one, also since a moment ago."""
-        if waiter is None or not waiter.cancel():
-            if waiter is not None:
-                waiter.exception()
-            self._release(slot)
-        with self._lock, suppress(ValueError):
-            self._waiting.remove((slot, waiter))  # type: ignore[arg-type]
+        with self._lock:
+            self._waiting = deque(waiting for waiting in self._waiting if waiting[0] is not slot)
+            self._holders.pop(slot, None)
+            self._admit()
 
     def _free(self) -> bool:
         return self.size is None or len(self._holders) - self._late() < self.size
@@ -396,12 +393,8 @@ class AdaptiveLimiter:
 
     def _late(self) -> int:
         """Return the number of calls that take many times as long as usual, at most half of the limit."""
-        patience, late = self._patience, 0
+        patience = self._patience
         if patience is None or self.limit is None:
             return 0
         latest = time.monotonic() - patience
-        for slot in self._holders:  # the oldest first
-            if slot.since > latest or late >= self.limit // 2:
-                break
-            late += 1
-        return late
+        return min(self.limit // 2, sum(slot.since <= latest for slot in self._holders))

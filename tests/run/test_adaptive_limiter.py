@@ -3,6 +3,7 @@ import heapq
 import math
 import random
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -98,7 +99,7 @@ def test_a_thread_interrupted_by_ctrl_c_while_waiting_leaves_the_queue():
     slots, asleep = AdaptiveLimiter(1), threading.current_thread().ident
 
     def press_ctrl_c():
-        until(lambda: slots._waiting)
+        until(lambda: slots._waiting and sys._current_frames()[asleep].f_code.co_name == "wait")
         signal.pthread_kill(asleep, signal.SIGINT)
 
     with slots.slot():
@@ -124,9 +125,14 @@ async def test_a_slot_comes_back_after_an_error():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time of the limiter, in seconds, which a test sets."""
+    """Time of the limiter, in seconds, which a test sets, and which passes when a thread sleeps."""
+
+    def sleep(seconds):
+        now.seconds += seconds
+
     now = SimpleNamespace(seconds=100.0)
-    monkeypatch.setattr("langchain_rageval.run.adaptive_limiter.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    time = SimpleNamespace(monotonic=lambda: now.seconds, sleep=sleep)
+    monkeypatch.setattr("langchain_rageval.run.adaptive_limiter.time", time)
     return now
 
 
@@ -317,6 +323,191 @@ def test_a_stated_pace_is_kept_and_retry_after_closes_for_all_if_every_call_is_r
     assert other._delay(has_turn=True) == 30
 
 
+def sent_at(clock, slots, count):
+    """Yield the seconds from now at which one thread sends calls, without waiting for replies."""
+    began = clock.seconds
+    for _ in range(count):
+        held(slots, 1)
+        yield pytest.approx(clock.seconds - began)
+
+
+def test_the_first_eight_calls_are_sent_at_once_and_the_others_four_milliseconds_apart(clock):
+    assert [*sent_at(clock, AdaptiveLimiter(32), 13)] == [0] * 9 + [0.004, 0.008, 0.012, 0.016]
+    assert [*sent_at(clock, AdaptiveLimiter(None), 13)] == [0] * 13
+
+
+def test_calls_are_sent_at_a_stated_pace_and_none_is_saved_up(clock):
+    slots = AdaptiveLimiter(8)
+    slots.state_pace(10 / 0.98)
+    assert [*sent_at(clock, slots, 4)] == [0, 0.1, 0.2, 0.3]
+    clock.seconds += 60
+    assert [*sent_at(clock, slots, 3)] == [0, 0.1, 0.2]
+
+
+def test_a_stated_pace_is_kept_whatever_is_answered(clock):
+    slots = AdaptiveLimiter(2)
+    slots.state_pace(10 / 0.98)
+    for _ in range(10):
+        clock.seconds += 6
+        answer(slots, held(slots, slots.size), rejected=1)
+    assert slots.pace == pytest.approx(10)
+
+
+@each(
+    ("has_answer", "least", "share"),
+    [(True, 3, 1 / 3), (False, 2, 0.15)],
+    ids=["after an answer", "before the first answer"],
+)
+def test_the_places_become_fewer_from_a_share_and_a_number_of_rejected_calls_on(clock, has_answer, least, share):
+    for others in (*range(1, 21), 32, 39, 40, 41, 63):
+        slots = AdaptiveLimiter(64)
+        if has_answer:
+            answer(slots, held(slots, 1))
+        sent = others + has_answer
+        calls = held(slots, others)
+        needed = next((count for count in range(least, others + 1) if count >= share * sent - 1e-9), None)
+        sizes = []
+        for call in calls[:needed]:
+            slots.record_rejection(call)
+            sizes.append(slots.size)
+        expected = [64] * len(sizes) if needed is None else [64] * (needed - 1) + [max(1, others - needed)]
+        assert sizes == expected, others
+
+
+def test_only_the_latest_calls_count_at_least_twelve_and_as_many_as_there_are_places(clock):
+    for limit, window in ((4, 12), (16, 16)):
+        slots = AdaptiveLimiter(limit)
+        rounds(slots, 50)
+        enough = math.ceil(window / 3)
+        for _ in range(3):
+            assert answer(slots, held(slots, enough - 1), rejected=enough - 1) == limit
+            for _ in range(window):
+                answer(slots, held(slots, 1))
+        assert answer(slots, held(slots, enough - 1), rejected=enough - 1) == limit
+        answer(slots, held(slots, 1), rejected=1)
+        assert slots.size < limit
+
+
+def test_retry_after_closes_for_all_only_if_one_place_is_left_and_the_longest_is_kept(clock):
+    def closed(rejected, *asked):
+        slots = AdaptiveLimiter(8)
+        answer(slots, held(slots, 1))
+        calls = held(slots, 8)
+        for call, seconds in zip(calls[:rejected], [*[None] * (rejected - len(asked)), *asked], strict=True):
+            slots.record_rejection(call, seconds)
+        return max(0, slots._delay(has_turn=True))
+
+    assert [closed(4, 30.0, 30.0), closed(7, 30.0), closed(8, 30.0, 20.0), closed(8, 20.0, 30.0)] == [0, 30, 30, 30]
+    assert closed(8, None) == closed(8, 0.0) == 0
+
+
+def paced(clock, answered=0):
+    """A limiter whose pace has just been measured for two seconds, in which calls were answered."""
+    slots = AdaptiveLimiter(8)
+    answer(slots, held(slots, 8), rejected=8)
+    for _ in range(answered):
+        slots.record_success(slots.slot())
+    clock.seconds += 1.75
+    slots.record_rejection(slots.slot())
+    assert slots.pace is None
+    clock.seconds += 0.25
+    slots.record_rejection(slots.slot())
+    return slots
+
+
+@each(("answered", "pace"), [(0, 0.5), (1, 0.5), (2, 1.0), (7, 3.5)])
+def test_a_pace_is_measured_in_two_seconds_and_is_at_least_one_call(clock, answered, pace):
+    assert paced(clock, answered).pace == pace
+
+
+def test_a_measured_pace_changes_every_five_seconds_by_less_after_the_first_rejection(clock):
+    slots = paced(clock, 20)
+
+    def change(seconds=5.0, rejected=0):
+        before = slots.pace
+        clock.seconds += seconds
+        for _ in range(rejected):
+            slots.record_rejection(slots.slot())
+        slots.record_success(slots.slot())
+        return round(slots.pace / before, 6)
+
+    changes = [
+        (5, 0, 1.05),
+        (4.75, 0, 1),
+        (0.25, 0, 1.05),
+        (0, 0, 1),
+        (5, 1, 1 / 1.05),
+        (5, 0, 1.005),
+        (6, 2, 1 / 1.005),
+    ]
+    for seconds, rejected, factor in changes:
+        assert change(seconds, rejected) == round(factor, 6)
+    for _ in range(60):
+        change(rejected=1)
+    assert slots.pace == 10 * 0.9
+
+
+def test_each_time_more_of_the_calls_must_be_rejected_until_the_pace_is_measured_again(clock):
+    slots, needed = paced(clock, 20), []
+    for answered in (100, 100, 100, 100, 10):
+        for _ in range(answered):
+            slots.record_success(slots.slot())
+        clock.seconds += 2
+        before, rejected = slots.pace, 0
+        while slots.pace == before:
+            rejected += 1
+            slots.record_rejection(slots.slot())
+        assert slots.pace == answered / 2
+        slots.pace += 1e-9  # so that the next change shows
+        needed.append(rejected)
+    assert needed == [5, 7, 10, 10, 3]  # 4.5%, 6.75% and from then on 10%, and at least three
+
+
+def test_the_usual_duration_follows_the_calls_by_a_twelfth(clock):
+    slots, patience = AdaptiveLimiter(4), []
+    for seconds in (1.0, 13.0, 2.0, 14.0):
+        (call,) = held(slots, 1)
+        clock.seconds += seconds
+        slots.record_success(call)
+        call.__exit__()
+        patience.append(slots._patience)
+    assert patience == [10, 20, 20, 30]
+
+
+def test_places_grow_to_the_limit_and_a_probe_that_is_rejected_takes_back_what_it_added(clock):
+    slots = AdaptiveLimiter(32)
+    slots._begin_epoch(28)
+    slots._too_large = None
+    assert rounds(slots, 3) == [29, 31, 32]
+    calls = held(slots, 32)
+    sizes = []
+    for call in calls[:5]:
+        slots.record_rejection(call)
+        sizes.append(slots.size)
+    assert sizes == [32] * 4 + [31]
+    slots = AdaptiveLimiter(32)
+    slots._begin_epoch(1)
+    slots._too_large = 20
+    assert rounds(slots, 8) == [2, 3, 4, 6, 9, 13, 19, 19]
+
+
+def test_a_call_that_was_not_sent_keeps_its_place_unless_there_are_fewer_places_than_calls(clock):
+    slots = AdaptiveLimiter(8)
+    others = held(slots, 4)
+    slots._hold(late := slots.slot())
+    slots._begin_epoch(5)
+    assert slots._is_open(late)
+    slots._begin_epoch(4)
+    assert slots._acquire(second := slots.slot()) is not None
+    assert not slots._is_open(late)
+    assert [waiting for waiting, _ in slots._waiting] == [late, second]
+    slots._hold(fresh := slots.slot())
+    assert slots._is_open(fresh)  # of this size already
+    for call in (*others, fresh):
+        call.__exit__()
+    assert ({*slots._holders}, slots._waiting) == ({late, second}, deque())
+
+
 class Endpoint:
     """An endpoint with room for some calls, and callers that share a limiter, in simulated time.
 
@@ -446,6 +637,17 @@ def test_another_limit_is_the_size_unless_it_is_smaller():
     assert (slots.limit, slots.size) == (12, 2)
     slots.set_limit(None)
     assert slots.limit == 12
+    for reduced_to, limit, size in ((8, 16, 16), (8, 4, 4), (4, 8, 4), (4, 6, 4), (4, 3, 3), (None, 5, 5)):
+        slots = AdaptiveLimiter(None if reduced_to is None else 8)
+        if reduced_to == 4:
+            slots._begin_epoch(4)
+        slots.set_limit(limit)
+        assert (slots.limit, slots.size, slots.lowest_size) == (limit, size, size)
+    slots = AdaptiveLimiter(1)
+    held(slots, 1)
+    waiter = slots._acquire(slots.slot())
+    slots.set_limit(2)
+    assert waiter.done()
 
 
 def test_without_a_limit_or_with_a_single_slot_nothing_is_reduced():
