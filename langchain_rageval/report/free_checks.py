@@ -111,8 +111,8 @@ class FreeChecks:
         self._counts["joined-rows"] += isinstance(sample.metadata.get(ROWS), int) and len(sample.contexts or ()) > 1
         if sample.contexts is not None and (origin or sample.retrieved is not None):
             retrieved = sample.contexts if sample.retrieved is None else sample.retrieved
-            self._chunks.update(retrieved=len(retrieved), read=len(sample.contexts), samples=1)
-            self._chunks["changed"] += sample.retrieved is not None
+            is_changed = sample.retrieved is not None
+            self._chunks.update(retrieved=len(retrieved), read=len(sample.contexts), samples=1, changed=is_changed)
 
     def notes(self) -> Iterator[Note]:
         """Yield a note for each kind of problem in the rows, with the number of cases."""

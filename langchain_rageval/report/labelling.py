@@ -350,7 +350,7 @@ def _filled_in(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                 raise ConfigError(f"{path}: expected one column {name!r}, got {', '.join(names) or 'nothing'}")
         line = reader.line_num + 1
         while (cells := next_row(reader)) is not None:
-            row = dict(zip_longest(names, cells[: len(names)], fillvalue=""))
+            row = dict(zip_longest(names, cells, fillvalue=""))
             if row["label"].strip():
                 yield line, row
             line = reader.line_num + 1

@@ -1,6 +1,7 @@
 """Two reports over the same samples: verdicts, what they rest on, and what is refused."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from math import inf
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.report.metric_comparison import MetricComparison, with_verdict
+from langchain_rageval.report.pairing import pair_rows
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference
 from langchain_rageval.statistics.paired import largest_loss, pairs_to_show
 
@@ -107,6 +109,27 @@ def test_the_other_way_round_everything_is_turned(pairs):
     assert one.verdict in turned.get(other.verdict, {"inconclusive", "no worse"})
 
 
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=6, max_size=25), st.sampled_from([0.0, 0.1, 0.9]))
+def test_a_metric_where_less_is_better_is_judged_as_one_of_the_complements(pairs, margin):
+    sides = zip(*pairs, strict=True)
+    here, there = ([1 - value for value in side] for side in sides)
+    found = compared(here, there, margin=margin)
+    less = values(*(own for own, _ in pairs), direction="lower").compare(
+        values(*(other for _, other in pairs), direction="lower"), margin=margin
+    )["faithfulness"]
+    assert less.difference == pytest.approx(-found.difference, abs=1e-9)
+    assert (less.largest_loss, less.p_value) == pytest.approx((found.largest_loss, found.p_value), abs=1e-9)
+    assert (less.verdict, less.better, less.worse) == (found.verdict, found.better, found.worse)
+
+
+@each(("lost", "gained", "p"), [(7, 0, 1 / 128), (6, 0, 1 / 64), (4, 1, 6 / 32), (3, 3, 1.0), (0, 7, 1.0), (0, 0, 1.0)])
+def test_coverage_is_tested_one_sided(lost, gained, p):
+    here = report_of(*[scored(1.0)] * 9, *[unscored()] * lost, *[scored(1.0)] * gained)
+    there = report_of(*[scored(1.0)] * (9 + lost), *[unscored()] * gained)
+    found = here.compare(there)["faithfulness"]
+    assert (found.lost, found.gained, found.coverage_p) == (lost, gained, pytest.approx(p))
+
+
 def test_the_numbers_are_those_of_the_tests():
     rng = np.random.default_rng(4)
     here, there = rng.random(30).tolist(), (rng.random(30) * 0.8).tolist()
@@ -199,11 +222,45 @@ def test_the_scale_of_the_values_changes_nothing_but_the_unit(first):
 # Pairs
 
 
-def test_samples_are_paired_by_id_whatever_their_order():
-    here = Report([row(place, scored(place / 10)) for place in range(10)])
-    there = Report([row(place, scored(place / 10)) for place in reversed(range(10))])
-    found = here.compare(there)["faithfulness"]
-    assert (found.pairs, found.better, found.worse, found.difference) == (10, 0, 0, 0.0)
+KEYS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["P?", "Q?", "R  ?", "R ?", "S?"])), max_size=8)
+
+
+def rows_of(keys):
+    return [row(n, scored(1.0), id=name, question=question) for n, (name, question) in enumerate(keys)]
+
+
+def keys_of(rows):
+    return [(one.sample.id, " ".join(one.sample.question.split())) for one in rows]
+
+
+@given(KEYS, KEYS)
+def test_rows_are_paired_by_id_and_question_then_by_a_question_that_is_unique(here, there):
+    candidate, baseline = rows_of(here), rows_of(there)
+    found = pair_rows(candidate, baseline)
+    ours, theirs = Counter(keys_of(candidate)), Counter(keys_of(baseline))
+    both = ours & theirs
+    alone, other = ([question for _, question in (side - both).elements()] for side in (ours, theirs))
+    by_question = {question for question in alone if alone.count(question) == other.count(question) == 1}
+    pairs = [(*keys_of([own]), *keys_of([its])) for own, its in found.pairs]
+    assert Counter(own for own, its in pairs if own == its) == both
+    assert {own[1] for own, its in pairs if own != its} == by_question
+    assert len(pairs) == both.total() + len(by_question)
+    assert [own.index for own, _ in found.pairs] == sorted(own.index for own, _ in found.pairs)
+    rest = [*(id(its) for _, its in found.pairs), *map(id, [*found.missing, *found.reworded])]
+    assert sorted(rest) == sorted(map(id, baseline))
+    ids_of_rest = {name for name, _ in (ours - both).elements()}
+    assert [one.sample.id in ids_of_rest for one in [*found.missing, *found.reworded]] == (
+        [False] * len(found.missing) + [True] * len(found.reworded)
+    )
+
+
+@given(st.lists(st.sampled_from("ab"), max_size=6), st.lists(st.sampled_from("ab"), max_size=6))
+def test_several_rows_of_one_sample_are_paired_in_order(here, there):
+    candidate, baseline = (rows_of([(name, "Q?") for name in names]) for names in (here, there))
+    places = [(own.index, its.index) for own, its in pair_rows(candidate, baseline).pairs if own.sample.id == "a"]
+    ours, theirs = ([n for n, name in enumerate(names) if name == "a"] for names in (here, there))
+    of_a = [(own, its) for own, its in places if baseline[its].sample.id == "a"]
+    assert of_a == list(zip(ours, theirs, strict=False))
 
 
 def test_rows_of_one_id_are_paired_in_their_order():

@@ -15,8 +15,8 @@ from helpers.stored import assert_stored, page_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Report, Turn, agreement, calibrate
-from langchain_rageval.report.labelling import load_labels
+from langchain_rageval import ConfigError, Finding, Report, Turn, agreement, calibrate
+from langchain_rageval.report.labelling import describe_question, load_labels
 
 VALUES = [number / 99 for number in range(100)]
 HUNDRED = report_of(*map(scored, VALUES))
@@ -90,6 +90,25 @@ def test_with_several_metrics_one_is_named():
 def test_what_cannot_be_drawn_is_refused(report, n, problem):
     with pytest.raises(ConfigError, match=problem):
         report.to_label(n)
+
+
+def test_pairs_of_which_one_answer_has_no_score_are_not_drawn():
+    here, there = report_of(scored(1.0), failed(), scored(0.5), scored(0.2)), report_of(*[scored(0.0)] * 2, unscored())
+    there = Report([*there.rows, row(3, scored(0.4), answer="Other.")])
+    sheet = here.to_label(9, baseline=there)
+    assert {one.sample.id.partition("@")[0] for one in sheet} == {"q-0", "q-3"}
+    assert len(sheet) == 3  # one answer of q-0, and two of q-3
+
+
+def test_a_question_is_shown_with_what_a_judge_made_of_it():
+    def told(*verdicts):
+        findings = [
+            Finding(kind="standalone_question", number=1, text=f"{verdict}?", verdict=verdict) for verdict in verdicts
+        ]
+        return describe_question(row(0, scored(1.0, findings=findings), scored(1.0, "b", findings=findings)))
+
+    assert told("rewritten", "rewritten") == "When was Munich founded? → rewritten?"
+    assert told("unchanged", "refused") == told() == "When was Munich founded?"
 
 
 # The sheet
@@ -183,8 +202,8 @@ def test_every_id_comes_back(tmp_path_factory, name):
 
 def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
     path = tmp_path / "labels.csv"
-    path.write_text(f"Label;note; ID\n1,0;{'x' * 200_000};q-1\n;;q-2\n")
-    assert load_labels(path) == {"q-1": 1.0}
+    path.write_text(f"Label;note; ID\n1,0;{'x' * 200_000};q-1\n;;q-2\n0;;q-3;more;cells\n")
+    assert load_labels(path) == {"q-1": 1.0, "q-3": 0.0}
 
 
 @each(

@@ -86,6 +86,35 @@ def test_samples_without_the_id_that_others_have_are_named():
     assert [code_of(note) for note in Units(with_metadata({"conversation": "a"}, {})).notes()] == []
 
 
+@pytest.mark.parametrize(
+    ("given", "places", "kind"),
+    [
+        (with_metadata({"conversation": "a"}, {"conversation": "a"}, {}), [0, 1, 2], "conversation"),
+        (with_metadata({"conversation": "a"}, {"conversation": "a"}, {}), [0, 2], "cluster"),
+        (with_metadata({"tree_id": "t"}, {"tree_id": "t"}, {"conversation": "a"}), [0, 1, 2], "tree"),
+        (samples({"id": "q"}, {"id": "q-2"}), [0, 1], "question"),
+        (with_metadata(*[{"tree_id": "t"}] * 2, *[{"conversation": "a"}] * 2), [0, 1, 2, 3], "unit"),
+        (with_metadata(*[{"tree_id": "t"}] * 2, *[{"conversation": "a"}] * 2), [0, 2, 3], "conversation"),
+    ],
+)
+def test_the_kind_of_the_units_is_that_of_those_with_several_samples(given, places, kind):
+    units = Units(given)
+    assert units.kind(places) == kind
+    assert (units.groups(places) is None) == (kind == "cluster")
+
+
+def test_notes_on_pairs_are_worded_for_pairs():
+    given = with_metadata(*[{"conversation": "a"}] * 2, *[{"tree_id": "t"}] * 3)
+    given += samples({"id": "q"}, {"id": "q-2"}, {"id": "p"})
+    for paired, codes in ((False, ["conversations", "trees", "repeats"]), (True, ["paired-conversations", "trees"])):
+        notes = Units(given).notes(paired=paired)
+        assert [note.code for note in notes if note.code != "without-unit"] == [*codes, *["repeated-samples"] * paired]
+        fields = [note.fields for note in notes if note.code != "without-unit"]
+        assert fields == [{"samples": 2, "units": 1}, {"samples": 3, "units": 1}, {"samples": 3, "units": 2}]
+        loose = [note.fields for note in notes if note.code == "without-unit"]
+        assert loose == [{"count": 3, "samples": 8, "field": name} for name in ("conversation", "tree_id")]
+
+
 def test_repeats_are_named():
     found = Units(samples(*({"id": f"q-{n}" if n else "q"} for n in range(3)))).notes()
     assert [(note.code, note.fields) for note in found] == [("repeats", {"samples": 3, "units": 1})]
