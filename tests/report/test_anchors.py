@@ -12,7 +12,14 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel
 
 from langchain_rageval import Judge, OfflineJudge, Report, evaluate, exact_match, faithfulness, trend
-from langchain_rageval.report.metric_comparison import LEAST_ANCHORS, rows_to_ask_again
+from langchain_rageval.report.metric_comparison import (
+    LEAST_ANCHORS,
+    JudgeShift,
+    MetricComparison,
+    equal_rows,
+    moved_verdicts,
+    rows_to_ask_again,
+)
 from langchain_rageval.report.rescoring import join_reports
 
 SAMPLE = {"answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["no"]}
@@ -67,13 +74,14 @@ def test_a_judge_that_has_moved_alone_makes_its_verdict_undecided():
     metric, shift = found["faithfulness"], found.judge_shift["faithfulness"]
     assert (metric.verdict, metric.difference) == ("undecided", -0.1)
     assert (shift.difference, shift.low, shift.high, shift.anchors) == (-0.1, metric.low, metric.high, 200)
+    assert shift.p_value == metric.p_unadjusted
     (gate,) = found.gates()
     assert (gate.verdict, gate.codes) == ("undecided", ["judge-shift"])
     assert str(shift) in gate.reason
     assert found.gates(allow={"judge-shift"})[0].verdict == "failed"
     assert [note.code for note in found.notes] == ["judge-shift-found"]
     new, old = (
-        Report([row(n, scored(value), scored(1 - value, metric="exact_match")) for n, value in enumerate(values)])
+        Report([row(n, scored(1 - value, metric="exact_match"), scored(value)) for n, value in enumerate(values)])
         for values in (HARSHER, GOOD)
     )
     asked_about_one = [
@@ -104,6 +112,39 @@ def test_a_drift_that_hides_a_loss_is_undecided_and_not_green():
     found = run(after, changed=100).compare(run(before, changed=100, side="old"))
     assert found.judge_shift["faithfulness"].low > 0.05
     assert (found["faithfulness"].verdict, found.gates()[0].verdict) == ("undecided", "undecided")
+
+
+@each(
+    ("verdict", "ends", "p", "moved"),
+    [
+        ("better", ("better", "inconclusive"), 0.5, {"inconclusive"}),  # a claim needs no significant shift
+        ("worse", ("inconclusive", "better"), 0.5, {"inconclusive", "better"}),
+        ("better", ("better", "better"), 0.0001, None),
+        ("inconclusive", ("worse", "inconclusive"), 0.5, None),
+        ("inconclusive", ("worse", "inconclusive"), 0.0049, {"worse"}),  # Holm-adjusted over two metrics
+        ("inconclusive", ("worse", "inconclusive"), 0.0051, None),
+    ],
+)
+def test_a_verdict_has_moved_if_the_correction_by_an_end_of_the_shift_changes_it(verdict, ends, p, moved):
+    clear = {"better": (0.5, 0.001), "worse": (-0.5, 0.001), "inconclusive": (0.1, 0.5)}
+
+    def comparison(name, verdict):
+        difference, p_value = clear[verdict]
+        numbers = {"low": difference - 0.2, "high": difference + 0.2, "largest_loss": 0.9, "p_unadjusted": p_value}
+        return MetricComparison(name, "higher", difference=difference, pairs=30, verdict=verdict, **numbers)
+
+    def shifted(one, by):
+        return comparison(one.metric, {0.0: one.verdict, -0.1: ends[0], -0.05: ends[1]}[by])
+
+    metrics = [comparison("other", "inconclusive"), comparison("m", verdict)]
+    shifts = {"m": JudgeShift(-0.08, -0.1, -0.05, 40, p), "unused": JudgeShift(0.0, 0.0, 0.0, 40, 0.9)}
+    assert moved_verdicts(metrics, shifts, 0.0, shifted) == ({} if moved is None else {"m": moved})
+    assert moved_verdicts(metrics, {}, 0.0, shifted) == {}
+
+
+def test_rows_with_one_id_and_other_texts_are_not_equal():
+    pairs = equal_rows(run(GOOD, changed=5).rows, run(GOOD, changed=5, side="old").rows)
+    assert [(own.index, its.index) for own, its in pairs] == [(n, n) for n in range(5, 200)]
 
 
 @each("anchors", [LEAST_ANCHORS - 1, LEAST_ANCHORS])
