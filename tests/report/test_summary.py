@@ -21,7 +21,7 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
 )
-from langchain_rageval.data.schema import Failure
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.statistics import bounded_mean_interval
 
 MISSED = Finding(kind="reference_statement", number=1, text="Henry did it.", verdict="FN")
@@ -181,3 +181,29 @@ def test_the_most_frequent_causes_come_first_and_the_rest_are_counted():
 def test_a_long_message_is_cut():
     line = str(Report([failing(0, "A", "x" * 1000)])).splitlines()[2]
     assert line.endswith(": " + "x" * 300 + "…")
+
+
+def test_failures_come_before_unscored_samples_also_if_other_metrics_are_scored():
+    report = report_of(
+        [scored(1.0), unscored("why", "b"), failed("c")], [unscored(), scored(1.0, "b")], [scored(1.0), failed("c")]
+    )
+    assert str(report).splitlines()[4:] == [
+        "Failed: 2 of c: APIConnectionError in verify_statements, first in sample 'q-0': Connection error.",
+        "Unscored: 1 of b: why, first in sample 'q-0'",
+        "Unscored: 1 of faithfulness: the answer states no facts, first in sample 'q-1'",
+    ]
+
+
+def test_an_aspect_leaves_out_metrics_of_another_range_but_names_those_without_a_mean():
+    grade = scored(4.0, "grade", range=(1, 5))
+    summary = report_of([scored(0.5), grade, scored(0.0, "half", range=(0, 2)), failed("lost")]).summary()
+    assert (summary.aspects["grounding"].mean, summary.aspects["grounding"].metrics) == (0.5, ["faithfulness", "lost"])
+
+
+def test_money_has_a_column_only_if_it_is_known():
+    free, dear = (report_of(scored(1.0, usage=Usage(calls=1, money=money))).summary() for money in (None, 0.25))
+    assert (free.has_money, dear.has_money) == (False, True)
+    assert (dear.headings[-1], dear.cells()[0][-1], len(dear.cells()[0])) == ("money", "0.2500", len(dear.headings))
+    assert len(free.cells()[0]) == len(free.headings) == len(dear.headings) - 1
+    assert dear["faithfulness"].money == dear.usage.money == 0.25
+    assert "1 call, 0.2500 money" in str(dear["faithfulness"])

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from helpers.reports import failed, row, scored, unscored
+from scipy.stats import hypergeom
 
 from langchain_rageval import Report
 from langchain_rageval.report.unpaired import mix_shifts
@@ -122,6 +123,74 @@ def test_languages_and_lengths_are_properties():
     assert [[*shift.shares] for shift in mix_shifts(own, its)] == [["c", "b", "a"]]
 
 
+def tagged(prefix, metadata, tags=None, questions=None):
+    """Return rows with these metadata, tags and questions, one for each."""
+    rows = [
+        row(n, scored(1.0), id=f"{prefix}{n}", question=questions[n] if questions else "When?", metadata=own)
+        for n, own in enumerate(metadata)
+    ]
+    return [one.model_copy(update={"tags": own}) for one, own in zip(rows, tags or [{}] * len(rows), strict=True)]
+
+
+def test_the_p_value_of_a_shift_is_that_of_the_hypergeometric_distribution():
+    topics = [["a"] * good + ["b"] * (60 - good) for good in (39, 23)]
+    (shift,) = mix_shifts(
+        *(tagged(n, [{"topic": topic} for topic in own]) for n, own in zip("xy", topics, strict=True))
+    )
+    assert (shift.by, shift.distance) == ("metadata.topic", pytest.approx(16 / 60))
+    assert shift.shares == {"a": pytest.approx((39 / 60, 23 / 60)), "b": pytest.approx((21 / 60, 37 / 60))}
+    exact = hypergeom(120, 62, 60)
+    assert shift.p_value == pytest.approx(exact.cdf(23) + exact.sf(38), abs=0.004)
+    assert str(shift) == str(shift.note)
+    assert "a 65% (baseline 38%)" in str(shift)
+
+
+@pytest.mark.parametrize(
+    ("own", "its", "found"),
+    [
+        ([{"t": "a"}] * 50, [{"t": "b"}] * 50, ["t"]),
+        ([{"t": True}] * 50, [{"t": False}] * 50, ["t"]),
+        ([{"t": 1}] * 50, [{"t": 2}] * 50, []),  # numbers are no kinds
+        ([{"t": "a"}] * 50, [{"t": "a"}] * 50, []),
+        ([{"t": "a"}] * 25 + [{}] * 25, [{"t": "b"}] * 25 + [{}] * 25, ["t"]),  # half of the rows have it
+        ([{"t": "a"}] * 24 + [{}] * 26, [{"t": "b"}] * 50, []),
+        ([{"t": "a"}] * 50, [{}] * 50, []),
+        ([{"t": f"a{n % 10}"} for n in range(50)], [{"t": f"b{n % 10}"} for n in range(50)], ["t"]),  # 20 values
+        ([{"t": f"a{n % 11}"} for n in range(50)], [{"t": f"b{n % 10}"} for n in range(50)], []),
+        ([{"t": "a", "s": "x"}] * 50, [{"t": "b", "s": "y"}] * 50, ["s", "t"]),
+        ([{"t": "a"}] * 55 + [{"t": "b"}] * 445, [{"t": "b"}] * 500, ["t"]),
+        ([{"t": "a"}] * 45 + [{"t": "b"}] * 455, [{"t": "b"}] * 500, []),  # a distance below a tenth
+        ([{"t": "a"}] * 2, [{"t": "b"}] * 2, []),  # chance
+    ],
+)
+def test_properties_that_most_rows_have_are_compared(own, its, found):
+    assert [shift.by for shift in mix_shifts(tagged("c", own), tagged("b", its))] == [
+        f"metadata.{name}" for name in found
+    ]
+    none = [{}] * len(own), [{}] * len(its)
+    if all(isinstance(value, str) for side in (own, its) for one in side for value in one.values()):
+        shifts = mix_shifts(tagged("c", none[0], own), tagged("b", none[1], its))
+        assert [shift.by for shift in shifts] == [f"tags.{name}" for name in found]
+
+
+def test_the_lengths_of_questions_are_parted_by_the_quarters_of_the_baseline():
+    lengths = [39] * 40, [10] * 10 + [20] * 10 + [30] * 10 + [40] * 10
+    own, its = (tagged(str(n), [{}] * 40, None, ["?" * length for length in one]) for n, one in enumerate(lengths))
+    shift = next(one for one in mix_shifts(own, its) if one.by == "length of the question")
+    assert shift.shares["very long"] == (1.0, 0.25)
+    assert sum(its for _, its in shift.shares.values()) == 1.0
+    assert str(shift).startswith("length of the question: very long 100% (baseline 25%)")
+    assert mix_shifts(tagged("x", [{}], None, ["?"]), tagged("y", [{}], None, ["????"])) == []
+
+
+def test_rows_without_the_metric_count_as_not_scored():
+    other = [row(n, scored(1.0, "other"), id=f"o{n}", question=f"O{n}?") for n in range(50)]
+    half = Report([*other, *run("prod", shares(50, 50)).rows])
+    found = half.compare(run("dev", shares(100, 100)), paired=False)["faithfulness"]
+    assert (found.samples, found.verdict) == ((50, 100), "lost coverage")
+    assert run("dev", shares(100, 100)).compare(half, paired=False)["faithfulness"].coverage_p == 1.0
+
+
 def test_lost_coverage_is_a_problem():
     lacking = [row(n, unscored(), id=f"u{n}", question=f"Q{n}") for n in range(50)]
     half = Report([*run("prod", shares(50, 50)).rows, *lacking])
@@ -132,7 +201,7 @@ def test_lost_coverage_is_a_problem():
     assert [gate.reason for gate in found.gates()] == [told]
 
 
-@pytest.mark.parametrize(("hard", "verdict"), [(50, "inconclusive"), (4, "no worse")])
+@pytest.mark.parametrize(("hard", "verdict"), [(50, "inconclusive"), (6, "inconclusive"), (5, "no worse")])
 def test_slices_that_the_candidate_lacks_are_named_and_decide_nothing(hard, verdict):
     def run(prefix, easy, hard):
         topics = ["easy"] * easy + ["hard"] * hard
