@@ -49,8 +49,8 @@ def whole_help(parser: argparse.ArgumentParser) -> str:
 def build_parser(names: Iterable[str] | None = None, **settings: Any) -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
-    The parsed options have the attribute `run`, the function of the command: it takes the options and returns the exit
-    code.
+    The parsed options have the attribute `run`, the function of the command, which takes the options and returns the
+    exit code, and `paths`, the names of the options whose values are paths of files.
 
     Args:
         names: names of the commands to accept; None for all commands.
@@ -65,14 +65,17 @@ def build_parser(names: Iterable[str] | None = None, **settings: Any) -> argpars
         command = load_commands()[name]
         one = subparsers.add_parser(name, description=command["help"], **shape)
         _add_whole_help(one, "show all options and the keys of --json", *_epilogs(command))
-        one.set_defaults(run=partial(_run, command["module"], name))
         _add_options(one, one.add_argument, command["options"], {})
+        paths = [action.dest for action in one._actions if action.metavar in _PATHS]
+        one.set_defaults(run=partial(_run, command["module"], name), paths=paths)
         positionals = (action for action in one._actions if not action.option_strings)
         words = [_USAGE[action.nargs].format(action.metavar or action.dest.upper()) for action in positionals]
         one.usage = " ".join(["%(prog)s", *words, "[options]"])
     return parser
 
 
+_PATHS = ("FILE", "REPORT", "TESTSET", "QUESTIONS")
+"""Placeholders of options whose values are paths of files."""
 _USAGE: Mapping[Any, str] = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]", "...": "[{0} ...]"}
 """Words of the usage line by `nargs` of a positional argument."""
 

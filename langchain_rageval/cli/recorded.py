@@ -18,20 +18,6 @@ from langchain_rageval.run.journal import Journal
 
 COMMAND = "command"
 """Key under which a journal holds the command line that wrote it."""
-_PATHS = (
-    "file",
-    "out",
-    "html",
-    "qrels",
-    "topics",
-    "baseline",
-    "markdown",
-    "junit",
-    "labels",
-    "require_judge",
-    "questions",
-)
-"""Options that name files."""
 
 
 def run_resume(options: argparse.Namespace) -> int:
@@ -85,8 +71,8 @@ def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Names
     repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
-    for option in _PATHS:
-        path = getattr(repeated, option, None)
+    for option in repeated.paths:
+        path = getattr(repeated, option)
         is_chain = option == "file" and getattr(repeated, "questions", None)
         if path not in (None, PIPE) and not is_chain:
             setattr(repeated, option, str(folder / path))

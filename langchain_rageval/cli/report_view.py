@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from langchain_rageval.cli.terminal import (
     table_of,
     write_message,
 )
-from langchain_rageval.data.schema import Failure, Finding, Row, Score
+from langchain_rageval.data.schema import Failure, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.gates import Gate
@@ -33,17 +33,8 @@ from langchain_rageval.report.summary import MetricSummary, missing_scores, summ
 from langchain_rageval.report.tables import number_text
 from langchain_rageval.run.usage import format_money
 
-_COLOURS = {
-    "supported": "green",
-    "contradicted": "red",
-    "absent": "yellow",
-    "TP": "green",
-    "FP": "red",
-    "extra": "yellow",
-    "FN": "yellow",
-    "useful": "green",
-    "needed": "green",
-}
+_COLOURS = dict.fromkeys(("supported", "TP", "useful", "needed"), "green")
+_COLOURS |= dict.fromkeys(("contradicted", "FP"), "red") | dict.fromkeys(("absent", "extra", "FN"), "yellow")
 _MOST_WORST = 3  # samples listed per metric
 _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 
@@ -163,8 +154,8 @@ def show_sample(row: Row, score: Score, out: Console) -> None:
         colour = _COLOURS.get(finding.verdict, "default")
         verdict = f"    [{colour}]{escape(shorten(finding.verdict))}[/{colour}] "
         print_indented(out, verdict, escape(shorten(finding.text)), indent=6)
-        for line in _cited(finding, sentences):
-            print_indented(out, "      ", f"[dim]{line}[/dim]")
+        for number in [n for n in finding.cites if n in sentences]:
+            print_indented(out, "      ", f"[dim]{escape(shorten(f'[{number}] {sentences[number]}'))}[/dim]")
 
 
 def _title(report: Report) -> str:
@@ -196,10 +187,6 @@ def _show_worst(report: Report, out: Console) -> None:
                 print_indented(
                     out, " " * Text.from_markup(prefix, emoji=False).cell_len, escape(shorten(score.comment))
                 )
-
-
-def _cited(finding: Finding, sentences: Mapping[str, str]) -> Iterable[str]:
-    return (escape(shorten(f"[{number}] {sentences[number]}")) for number in finding.cites if number in sentences)
 
 
 def _cells(metric: MetricSummary) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval._internal.page import printable, printable_json, printable_lines
+from langchain_rageval._internal.page import printable, printable_json, printable_lines, shortened
 from langchain_rageval.errors import ConfigError
 
 PIPE = "-"
@@ -159,8 +159,7 @@ def show_path(what: str, path: str | None, out: Console) -> None:
 
 def shorten(text: str) -> str:
     """Return a text on one line, cut after 300 characters."""
-    line = printable(text)
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return shortened(printable(text), _LONGEST)
 
 
 def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:

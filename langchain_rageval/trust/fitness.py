@@ -274,14 +274,10 @@ def _changes(
         answered: results of the step without an error.
         variant: the variant to compare with the first plain probe.
     """
-    pairs = [
-        (first[result.probe.item.id], result)
-        for result in answered
-        if result.probe.variant == variant and result.probe.item.id in first
-    ]
     return [
         (float(before.verdict != after.verdict), plain.probe.item.pair)
-        for plain, varied in pairs
+        for varied in answered
+        if varied.probe.variant == variant and (plain := first.get(varied.probe.item.id))
         for label, before, after in zip(plain.probe.item.labels, plain.verdicts, varied.verdicts, strict=True)
         if label.accepted
     ]

@@ -103,6 +103,14 @@ ERRORS = {
     "--audit MODEL",
     "evaluate samples.jsonl --audit offline --audit-share 0": "share must be a number above 0 and at most 1, such as "
     "0.1, got 0.0",
+    "evaluate samples.jsonl --budget-calls=-1": "a budget's calls must be a whole number of at least 0",
+    "evaluate samples.jsonl --budget-tokens many": "argument --budget-tokens: invalid int value: 'many'",
+    "evaluate samples.jsonl --budget-embeddings 1.5": "argument --budget-embeddings: invalid int value: '1.5'",
+    "evaluate samples.jsonl --batch": "OfflineJudge has no supported batch API: batch= takes judges of ChatOpenAI and "
+    "ChatAnthropic, such as openai:MODEL and anthropic:MODEL; leave it out for other judges",
+    "requests samples.jsonl": "OfflineJudge has no supported batch API: requests are written for models of ChatOpenAI, "
+    "such as vllm:MODEL and openai:MODEL",
+    "replies out.jsonl": "run.db is not a file; pass the file that was given to `rageval requests --journal`",
     # Gates
     "evaluate samples.jsonl --fail-under faithfulness": "--fail-under takes NAME=VALUE",
     "evaluate samples.jsonl --fail-under faithfulness=high": "--fail-under takes METRIC=NUMBER, got faithfulness=high",

@@ -50,14 +50,10 @@ def test_one_wrong_item_of_one_cannot_tell_and_other_metrics_are_only_named(rage
 
 
 @pytest.mark.gate
-def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
+def test_all_packaged_items_are_asked_on_request(rageval):
     code, told, complaints = rageval("qualify", "--language", "en", "--full", "--repeats", 1, "--quiet", "--json")
     assert (code, complaints) == (0, "")
-    qualification = json.loads(told)
-    assert qualification["layout"] == "contexts_first"
-    tables = qualification["steps"]["verify_statements"]["right_by_kind"]["table"]
-    assert tables.keys() == {"hits", "of", "value", "low", "high", "units"}
-    assert tables["of"] == 16
+    assert json.loads(told)["steps"]["verify_statements"]["right_by_kind"]["table"]["of"] == 16
 
 
 @pytest.mark.gate

@@ -207,10 +207,7 @@ def test_replies_of_an_earlier_wave_and_of_another_run_are_refused(answers, runn
     )
 
 
-def test_a_missing_file_and_a_missing_journal_are_named(answers, capsys):
-    assert error_of(capsys, "out.jsonl") == (
-        "run.db is not a file; pass the file that was given to `rageval requests --journal`"
-    )
+def test_a_missing_file_is_named(answers, capsys):
     write_first_wave(capsys)
     assert error_of(capsys, "out.jsonl") == (
         "out.jsonl cannot be read: No such file or directory; pass the output of the batch"
@@ -226,19 +223,3 @@ def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
     code, shown = read(capsys, *outputs, "--json")
     assert code == 0
     assert json.loads(shown.out) == {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]}
-
-
-@each(
-    ("words", "supported"),
-    [
-        (["requests"], "requests are written for models of ChatOpenAI, such as vllm:MODEL and openai:MODEL"),
-        (
-            ["evaluate", "--batch"],
-            "batch= takes judges of ChatOpenAI and ChatAnthropic, such as openai:MODEL and anthropic:MODEL; leave it "
-            "out for other judges",
-        ),
-    ],
-)
-def test_a_judge_of_another_client_is_refused(answers, capsys, words, supported):
-    assert cli([*words, "answers.jsonl", "--judge", "offline"]) == 2
-    assert capsys.readouterr().err == f"rageval: OfflineJudge has no supported batch API: {supported}\n"

@@ -160,6 +160,9 @@ def test_the_command_shows_and_writes_what_commands_with_a_judge_read(tmp_path, 
         assert cli(["probe", *judge, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["options"] == {"mode": "json_mode", "grammar": False}
         server.refused.clear()
-        words = ["--metrics", "faithfulness", "--judge-probe", "probe.json", "--quiet"]
+        words = ["--metrics", "faithfulness", "--judge-probe", "probe.json", "--quiet", "--journal", "run.db"]
         assert cli(["evaluate", "a.jsonl", *judge, *words]) == 0
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert cli(["resume", "../run.db"]) == 0
         assert server.refused.total() == 0
