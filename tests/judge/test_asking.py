@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -198,20 +198,53 @@ def test_the_best_rung_is_not_logged(caplog):
     assert not caplog.messages
 
 
-def test_once_the_rung_is_known_calls_run_concurrently():
-    meeting = threading.Barrier(4)
+@pytest.mark.parametrize("mode", ["auto", "json_schema"])
+def test_once_the_rung_is_known_calls_run_concurrently(mode):
+    meeting, is_known = threading.Barrier(4), threading.Event()
 
     class Meeting(BaseChatOpenAI):
         def _generate(self, messages, stop=None, run_manager=None, **options):
-            if self.rungs:
+            if is_known.is_set():
                 meeting.wait(PATIENCE)
             return super()._generate(messages, stop, run_manager, **options)
 
-    judge = Judge(Meeting(takes=("json_schema",), replies=[GOOD] * 5))
-    asked(judge)
+    judge = Judge(Meeting(takes=("json_schema",), replies=[GOOD] * 5), mode=mode)
+    if mode == "auto":
+        asked(judge)
+    is_known.set()
     run = Run()
     texts = [{**STATE, "text": f"A{number}."} for number in range(4)]
     assert run.threads.gather([lambda text=text: asked(judge, text, run) for text in texts]) == [GOOD] * 4
+
+
+def test_the_second_caller_waits_for_what_the_first_one_finds_also_between_two_rungs():
+    class TwoRungs(Scripted):
+        def bind_tools(self, tools, *, tool_choice=None, **kwargs):
+            return self.bind(tools=tools)
+
+        def _generate(self, messages, stop=None, run_manager=None, **options):
+            rungs.append("function_calling" if "tools" in options else "prompt")
+            if "tools" in options:
+                until(lambda: judge._endpoint.capabilities.gate.value._waiting)
+                raise Refusal
+            return super()._generate(messages, stop, run_manager, **options)
+
+    rungs, run = [], Run()
+    judge = Judge(TwoRungs(replies=[GOOD] * 2))
+    assert judge._endpoint.rungs == ["function_calling", "prompt"]
+    texts = [{**STATE, "text": f"A{number}."} for number in range(2)]
+    assert run.threads.gather([lambda text=text: asked(judge, text, run) for text in texts]) == [GOOD] * 2
+    assert rungs == ["function_calling", "prompt", "prompt"]
+
+
+def test_an_unproven_model_that_is_down_is_asked_once_without_its_fallbacks():
+    first = endpoint(*RUNGS, replies=['{"statements": ["A.', *[ConnectionResetError()] * 9])
+    second = endpoint(*RUNGS)
+    judge = Judge(first.with_fallbacks([second]), attempts=1)
+    with pytest.raises(JudgeOutputError):
+        asked(judge)
+    assert asked(judge, run=Run(retry=RetryPolicy(initial=0, max_wait=0))) == GOOD
+    assert (len(first.rungs), len(second.rungs)) == (3, 1)
 
 
 def test_a_first_caller_that_fails_lets_the_others_ask():
