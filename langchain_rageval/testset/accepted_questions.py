@@ -94,7 +94,7 @@ class AcceptedQuestions:
     def _near(self, vectors: Sequence[Any], start: int, end: int) -> list[list[int]]:
         """Return for each vector the places of near questions from `start` to `end`."""
         there = [vector for vector in vectors if vector is not None]
-        if self._threshold is None or not there or end <= start or not self._vectors.size:
+        if self._threshold is None or not there or not self._vectors.size:
             return [[] for _ in vectors]
         cosines = self._vectors[start:end] @ np.asarray(there, np.float32).T
         found = iter((np.flatnonzero(column >= self._threshold) + start).tolist() for column in cosines.T)

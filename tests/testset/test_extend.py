@@ -36,12 +36,14 @@ def test_new_trees_follow_those_that_are_there():
     assert len({row.tree_id for row in longer}) == 4
 
 
-def test_near_duplicates_of_present_questions_are_found_by_embeddings():
+@pytest.mark.parametrize("door", ["extend", "aextend"])
+def test_near_duplicates_of_present_questions_are_found_by_embeddings(door):
     writer = Writer()
     same = Ring(same=lambda _: "all texts are one")
     given = generator(writer)
     testset = given.generate(documents(9), size=1)
-    longer = generator(writer, embeddings=same).extend(testset, 1, documents=documents(9))
+    longer = getattr(generator(writer, embeddings=same), door)(testset, 1, documents=documents(9))
+    longer = longer if door == "extend" else asyncio.run(longer)
     assert longer.yields["rejected"] == {"near-duplicate": 8}
 
 

@@ -117,6 +117,8 @@ def test_the_progress_names_rejections_and_the_last_feedback(monkeypatch, capsys
     line = capsys.readouterr().err.splitlines()[-1]
     reasons = ", ".join(f"{number} {reason}" for reason, number in testset.yields["rejected"].items())
     assert line.startswith(f"rageval: 0/1 rows, {testset.usage.calls} calls, 0 tokens, {count} rejected: {reasons}")
+    generator(Writer(), {"simple": 1}, progress=True).generate(documents(2), size=2)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("rageval: 2/2 rows, 14 calls, ")
 
 
 @pytest.mark.parametrize("live", [True, False])

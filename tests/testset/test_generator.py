@@ -14,7 +14,7 @@ from helpers.writers import Killed, Ring, Writer, documents, dying, generator, o
 
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
-from langchain_rageval.testset import TestsetGenerator, conditional, reasoning, simple, unanswerable
+from langchain_rageval.testset import Docstore, TestsetGenerator, conditional, reasoning, simple, unanswerable
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
@@ -59,8 +59,9 @@ async def test_the_closed_book_takes_one_more(made):
 @pytest.mark.parametrize("count", [20, 2_000])
 async def test_the_cost_does_not_depend_on_the_size_of_the_corpus(made, count):
     writer, embeddings = Writer(), Ring()
-    await made(generator(writer, {"simple": 1, "reasoning": 1}, embeddings=embeddings), documents(count), size=10)
-    assert writer.total == 5 * 7 + 5 * 11
+    shares = {"simple": 2, "reasoning": 2, "multi_context": 1}
+    await made(generator(writer, shares, embeddings=embeddings), documents(count), size=10)
+    assert writer.total == 4 * 7 + 6 * 11
     assert sum(embeddings.batches) == 10  # the questions, to find duplicates
 
 
@@ -87,6 +88,10 @@ async def test_passages_are_not_embedded_if_entities_lead_to_a_second_one(made):
         (first, *others), bridge = row.contexts, row.metadata["bridge"]
         assert len(bridge) == len(others) > 0
         assert all(entity in first and entity in other for entity, other in zip(bridge, others, strict=True))
+
+
+def test_the_largest_cosine_of_duplicates_is_1():
+    assert generator(Writer(), dedupe=1).dedupe == 1
 
 
 def test_shares_need_not_add_up_to_one_and_names_may_be_composed():
@@ -127,10 +132,25 @@ async def test_what_does_not_evolve_is_tried_from_another_question_and_then_from
     assert writer.calls["PassageGrades"] == 4  # each passage twice, with another key phrase
 
 
-async def test_near_duplicates_are_found_by_their_embeddings(made):
-    same = Ring(same=lambda text: text if text[-1] != "?" else "all questions are one")
+class Scaled(Ring):
+    """Vectors of any length; those of questions have one direction, or are zero."""
+
+    def __init__(self, length, of_questions=1.0, **options):
+        super().__init__(**options)
+        self.length, self.of_questions = length, of_questions
+
+    def vector(self, text):
+        factor = self.length * (self.of_questions if text[-1] == "?" else 1.0)
+        return [factor * number for number in super().vector(text)]
+
+
+@pytest.mark.parametrize("length", [0.1, 1.0, 10.0])
+async def test_near_duplicates_are_found_by_their_embeddings(made, length):
+    same = Scaled(length, same=lambda text: text if text[-1] != "?" else "all questions are one")
     testset = await made(generator(Writer(), embeddings=same), documents(20), size=3)
     assert len(testset) == 1
+    for different in (Scaled(length), Scaled(length, of_questions=0.0), Scaled(length, of_questions=inf)):
+        assert len(await made(generator(Writer(), embeddings=different), documents(20), size=3)) == 3
     every = await made(generator(Writer(), embeddings=same, dedupe=None), documents(20), size=3)
     assert len(every) == 3
 
@@ -154,7 +174,8 @@ async def test_few_documents_are_split_into_shorter_passages_for_many_rows(made)
     assert all(len(row.contexts[0]) <= 3 * sum(map(len, texts)) // 20 for row in many)
     assert given.refresh(many, texts).changes["kept"] == [row.id for row in many]
     own = await made(generator(Writer(), splitter=False), texts, size=20)
-    assert {row.contexts[0] for row in own} == {*texts}
+    whole = await made(given, Docstore(texts, embeddings=Ring()), size=20)
+    assert {row.contexts[0] for row in own} == {row.contexts[0] for row in whole} == {*texts}
 
 
 async def test_multi_context_over_a_single_passage_falls_back(made):
@@ -195,6 +216,13 @@ async def test_a_model_that_never_answers_ends_the_run_after_five_attempts_or_a_
         "The first failure: RuntimeError: no such model",
         f"0 of {size} rows were generated: the last {attempts} attempts failed.",
     ]
+
+
+async def test_an_accepted_question_ends_a_row_of_failures(made):
+    writer = Writer(PassageGrades=lambda _, before: RuntimeError("lost") if before else None)
+    testset = await made(generator(writer, max_concurrency=1), documents(40), size=2)
+    assert testset.yields == {"attempts": 7, "rejected": {"failed: RuntimeError": 6}}
+    assert testset.notes[-1] == "1 of 2 rows were generated: the last 5 attempts failed."
 
 
 # The same set
@@ -339,10 +367,11 @@ def test_an_interrupted_run_gives_what_there_is():
         ({"size": 0}, "size must be a whole number of at least 1"),
         ({"size": 2.5}, "size must be a whole number of at least 1"),
         ({"seed": 1.5}, "seed must be a whole number"),
-        ({"dedupe": 2}, "dedupe must be a cosine"),
+        ({"dedupe": 0}, "dedupe must be a cosine above 0 and at most 1, or None, got 0"),
+        ({"dedupe": 1.01}, "dedupe must be a cosine above 0 and at most 1, or None, got 1.01"),
         ({"max_rewrites": -1}, "max_rewrites"),
         ({"passage_threshold": 9}, "a number from 1 to 3"),
-        ({"language": "tlh"}, "language must be one of auto"),
+        ({"language": "tlh"}, "language must be one of auto, en, it, ko, ru, zh, got 'tlh'"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"journal": 5}, "journal must be the path"),
         ({"embeddings": "openai"}, "embeddings must be LangChain Embeddings, got str"),

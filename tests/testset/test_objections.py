@@ -22,6 +22,9 @@ FUNDS = passage(
 )
 LONG = passage(2, "The tax office sends each notice by registered letter within thirty days of the decision. " * 9)
 
+FOUR_HUNDRED = "".join(map(chr, range(0x4E00, 0x4E00 + 400)))
+TWO_HUNDRED = FOUR_HUNDRED[:200]
+
 
 @each(
     ("question", "where", "problem"),
@@ -40,6 +43,15 @@ LONG = passage(2, "The tax office sends each notice by registered letter within 
             "the question has several lines: return the question alone, on one line",
         ),
         ("What is lent? And for how long?", FUNDS, "these are several questions: ask one"),
+        ("What is lent, and how long does a loan last?", FUNDS, None),
+        ("What is lent, and how long, and where?", FUNDS, "these are several questions: ask one"),
+        ("What is lent? Books, I think.", FUNDS, "something follows the question: return the question alone"),
+        ("Static", passage(3, "Абв где жзи s"), None),  # a tenth of the letters is Latin
+        ("Static", passage(3, "Абв где жзик s"), "the question is in another script than the passages"),
+        (TWO_HUNDRED[:120], passage(3, TWO_HUNDRED), "the question repeats a passage: ask in other words"),
+        (f"{TWO_HUNDRED[:119]}!", passage(3, TWO_HUNDRED), None),
+        ("books for 30 days. a", FUNDS, "the question repeats a passage: ask in other words"),  # five words
+        ("books for 30 days.", FUNDS, None),
         ("According to the text above, what is lent?", FUNDS, "the question points at a text"),
         ("Что в этом отрывке сказано о бане?", BATH, "the question points at a text"),
         ("Сколько платят согласно приведённому тексту?", BATH, "the question points at a text"),
@@ -67,6 +79,13 @@ def test_a_question_that_cannot_be_right_is_objected_to(question, where, problem
         ("这是一个答案。", FUNDS, "other language"),
         ("It costs 4,711 dollars since 1823.", FUNDS, "unsupported answer"),
         (LONG.text, LONG, "copied answer"),
+        (FOUR_HUNDRED[:360], passage(3, FOUR_HUNDRED), "copied answer"),
+        (FOUR_HUNDRED[:359], passage(3, FOUR_HUNDRED), None),
+        (FOUR_HUNDRED[:360] + "z" * 40, passage(3, FOUR_HUNDRED), "copied answer"),
+        (FOUR_HUNDRED[:359] + "z" * 41, passage(3, FOUR_HUNDRED), None),
+        (FOUR_HUNDRED[:300], passage(3, FOUR_HUNDRED[:300]), None),
+        (FOUR_HUNDRED[:301], passage(3, FOUR_HUNDRED[:301]), "copied answer"),
+        ("How long? For 30 days.", FUNDS, None),
         (FUNDS.text, FUNDS, None),
     ],
 )

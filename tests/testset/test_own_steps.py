@@ -66,13 +66,16 @@ class Trace(BaseCallbackHandler):
     raise_error = True
 
     def __init__(self):
-        self.paths, self.ended = {}, {}
+        self.paths, self.ended, self.failed = {}, {}, {}
 
     def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, name=None, **_):
         self.paths[run_id] = [*self.paths.get(parent_run_id, []), name]
 
     def on_chain_end(self, outputs, *, run_id, **_):
         self.ended[run_id] = outputs
+
+    def on_chain_error(self, error, *, run_id, **_):
+        self.failed[run_id] = str(error)
 
     @property
     def names(self):
@@ -522,6 +525,19 @@ async def test_a_row_is_delivered_while_later_ones_are_written(call):
     early = given.stream(documents(20), {"callbacks": [Trace()]})
     assert next(early) == rows[0]
     early.close()
+
+
+async def test_a_trace_shows_the_error_that_ends_a_stream():
+    given, sync, own = generator(Writer()), Trace(), Trace()
+    with pytest.raises(ConfigError):
+        list(given.stream([], {"callbacks": [sync]}))
+    with pytest.raises(ConfigError):
+        _ = [row async for row in given.astream([], {"callbacks": [own]})]
+    for trace in (sync, own):
+        assert (trace.names, list(trace.failed.values())) == (
+            ["TestsetGenerator"],
+            ["the documents hold no text to ask about"],
+        )
 
 
 async def test_the_next_step_of_a_streamed_chain_gets_the_whole_test_set():

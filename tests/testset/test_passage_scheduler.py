@@ -1,5 +1,6 @@
 """The passage scheduler: which passage each row is tried with next."""
 
+from helpers.each import each
 from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +119,39 @@ def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
     for seed in range(10):
         plan = PassageScheduler(passages, branches, seed, lambda one: one.start >= 300, branches)
         assert drawn(plan.next_round()) == {0: 4}
+
+
+@each(
+    ("first", "later", "given_up", "attempts"),
+    [
+        (None, "not evolved", {}, 1 + 8),
+        ("near-duplicate", "not evolved", {}, 8 + 8),
+        ("no passage answers it", "not evolved", {}, 8 + 8),
+        ("not answerable from its passages", "not evolved", {}, 8 + 8),
+        ("known without the documents", "not evolved", {}, 8 + 8),
+        ("not evolved", "not evolved", {reasoning: 8}, 4 + 4),
+        ("question rejected", "question rejected", {reasoning: 8}, 4 + 4),
+        ("failed: RuntimeError", "failed: RuntimeError", {}, 8 + 8),
+        ("failed: RuntimeError", "not evolved", {reasoning: 9}, 5 + 5),
+    ],
+)
+def test_an_evolution_is_given_up_after_eight_attempts_that_gave_no_evolved_question(first, later, given_up, attempts):
+    plan, reason = PassageScheduler([passage(n) for n in range(60)], [reasoning] * 2, 0, lambda _: True), first
+    while starts := plan.next_round():
+        for number, start in starts.items():
+            evolved = start.with_question("Что?", "seed").with_trial("reasoning")
+            plan.record(number, evolved if reason is None else evolved.reject(reason))
+            reason = later
+    assert (plan.given_up, plan.attempts) == (given_up, attempts)
+
+
+def test_what_is_rejected_before_its_evolution_does_not_count_against_the_evolution():
+    plan = PassageScheduler([passage(n) for n in range(60)], [reasoning] * 2, 0, lambda _: True)
+    while starts := plan.next_round():
+        for number, start in starts.items():
+            written = start.with_question("Что?", "seed").with_trial("rewrite")
+            plan.record(number, written.reject("question rejected"))
+    assert (plan.given_up, plan.attempts) == ({}, 16)
 
 
 def test_a_row_without_attempts_takes_no_place_in_a_new_tree():

@@ -209,6 +209,18 @@ def test_an_unanswerable_question_passes_if_the_passages_do_not_answer_it():
     assert writer.asked == []
 
 
+def test_a_question_whose_rewrite_is_unusable_is_rejected_with_the_problem():
+    critic = scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True))
+    writer = scripted(*[Question(question="Что? Где? Когда?")] * 3)
+    made = question_filter(critic, writer).invoke(ASKED)
+    assert (made.rejected, made.question, kinds(made)) == (
+        "question rejected",
+        ASKED.question,
+        [("seed", False), ("rewrite", False)],
+    )
+    assert (made.history[-1].question, made.objection) == ("Что? Где? Когда?", "these are several questions: ask one")
+
+
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])
 def test_the_number_of_rewrites_is_whole(wrong):
     with pytest.raises(ConfigError, match=r"^max_rewrites must be a whole number of at least 0, got "):
@@ -366,5 +378,7 @@ def test_a_question_that_a_model_answers_from_memory_is_rejected(memory, rejecte
         assert made.rejected == rejected
         assert kinds(made)[1:] == ([("closed_book", False)] if rejected else [])
     assert closed_book_filter(scripted()).invoke(known.replace(answerable=False)).rejected is None
+    nothing_new = known.replace(reference="Мюнхен основал кто?")
+    assert closed_book_filter(scripted(DegradedAnswer(answer="Мюнхен."))).invoke(nothing_new).rejected is None
     with pytest.raises(ConfigError, match=r"^threshold must be a number above 0 and at most 1, got 0$"):
         closed_book_filter(scripted(), threshold=0)

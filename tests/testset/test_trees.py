@@ -7,7 +7,7 @@ import pytest
 from helpers import writers
 from helpers.writers import TOPICS, Killed, Ring, Writer, documents, dying, rejecting
 
-from langchain_rageval import ConfigError, load_samples
+from langchain_rageval import Budget, ConfigError, load_samples
 from langchain_rageval.testset import Testset, evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
@@ -116,6 +116,8 @@ async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_pat
             await asyncio.to_thread(killed.generate, docs, size=15, seed=2)
     resumed = generator(dying(writer(), 10_000), journal=tmp_path / "run.db").generate(docs, size=15, seed=2)
     assert resumed == made[0]
+    poor = generator(dying(writer(), 0), journal=tmp_path / "run.db", budget=Budget(calls=1))
+    assert poor.generate(docs, size=15, seed=2).rows == resumed.rows  # what is in the journal needs no budget
 
 
 @pytest.mark.parametrize("tree", [True, False])
