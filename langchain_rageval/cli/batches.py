@@ -126,14 +126,9 @@ def run_replies(options: argparse.Namespace) -> int:
 
 def _warn_about(read: RepliesRead, file: str) -> None:
     """Write to stderr how many requests have no reply."""
-    total = pluralize(len(read.wave.owners), "request")
-    if read.missing:
-        write_message(
-            f"{read.missing:,} of the {total} of wave {read.wave.number} have no line in {file}; they are asked again "
-            "in the next wave. If the file was cut off on the way, copy it again and repeat the command"
-        )
-    if read.failed:
-        write_message(
-            f"{read.failed:,} of the {total} of wave {read.wave.number} failed on the server; they are asked again in "
-            "the next wave"
-        )
+    total, again = pluralize(len(read.wave.owners), "request"), "they are asked again in the next wave"
+    remedy = "If the file was cut off on the way, copy it again and repeat the command"
+    missing, failed = f"have no line in {file}; {again}. {remedy}", f"failed on the server; {again}"
+    for count, problem in ((read.missing, missing), (read.failed, failed)):
+        if count:
+            write_message(f"{count:,} of the {total} of wave {read.wave.number} {problem}")

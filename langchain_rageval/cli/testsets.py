@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +77,11 @@ def run_generate(options: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} is about the questions that --adopt names: add --adopt FILE")
     chosen = _questions_to_adopt(options) if options.adopt else None
     redact = import_object(options.redact, "--redact") if options.redact else None
-    writer = options.writer or "offline"
-    critic = _model(options, options.critic or writer, options.critic_temperature)
+    writer, load = options.writer or "offline", partial(load_judge, base_url=options.base_url)
     generator = _generator(
         options,
-        _model(options, writer, options.writer_temperature),
-        critic,
+        load(writer, temperature=options.writer_temperature),
+        load(options.critic or writer, temperature=options.critic_temperature),
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
@@ -136,10 +136,6 @@ def _generator(
         allow_empty=True,
         **more,
     )
-
-
-def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
-    return load_judge(name, base_url=options.base_url, temperature=temperature)
 
 
 def check_documents(path: str) -> None:

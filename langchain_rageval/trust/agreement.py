@@ -27,7 +27,6 @@ _Clusters = Sequence[Hashable] | None
 
 _TOLERANCE = 1e-9  # for rounding errors
 _NAMES = {"accuracy", "exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "auc"}
-_GRADED = ("weighted_kappa", "krippendorff")
 _RANKED = ("spearman", "kendall", "pearson")
 _NO_GRADES = "scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and highest grade"
 
@@ -263,10 +262,10 @@ def _ordinal(
     if on_one_scale and all(value.is_integer() for value in (*grades, *labels)):
         near = [float(abs(grade - label) <= 1) for grade, label in zip(grades, labels, strict=True)]
         graded = {"exact": share(_matches(grades, labels), clusters), "within_one": share(near, clusters)}
-        graded |= estimates(grades, labels, ("kappa",), clusters=clusters)
-        graded |= _weighted_estimates(grades, labels, clusters)
+        graded |= _chance_corrected(grades, labels, clusters)
     else:
-        graded = dict.fromkeys(("exact", "within_one", "kappa", *_GRADED), Estimate(None, reason=_NO_GRADES))
+        names = ("exact", "within_one", "kappa", "weighted_kappa", "krippendorff")
+        graded = dict.fromkeys(names, Estimate(None, reason=_NO_GRADES))
     return graded | estimates(scores, labels, _RANKED, clusters=clusters)
 
 
@@ -280,18 +279,20 @@ def _pairwise(scores: list[float], labels: list[float], _: float, __: Any, clust
     )
     if scores and not preferred:
         right = Estimate(None, reason="every label is a tie")
-    kappa = estimates(scores, labels, ("kappa",), clusters=clusters)
-    ranked = estimates(scores, labels, ("spearman", "kendall"), clusters=clusters)
-    weighted = _weighted_estimates(scores, labels, clusters)
-    return {"exact": share(_matches(scores, labels), clusters), "accuracy": right} | kappa | weighted | ranked
+    return {
+        "exact": share(_matches(scores, labels), clusters),
+        "accuracy": right,
+        **_chance_corrected(scores, labels, clusters),
+        **estimates(scores, labels, ("spearman", "kendall"), clusters=clusters),
+    }
 
 
 _STATISTICS_OF = {"binary": _binary, "ordinal": _ordinal, "pairwise": _pairwise}
 
 
-def _weighted_estimates(scores: list[float], labels: list[float], clusters: _Clusters) -> dict[str, Estimate]:
-    weighted = estimates(scores, labels, ("weighted_kappa", "krippendorff_ordinal"), clusters=clusters)
-    return dict(zip(_GRADED, weighted.values(), strict=True))
+def _chance_corrected(scores: list[float], labels: list[float], clusters: _Clusters) -> dict[str, Estimate]:
+    found = estimates(scores, labels, ("kappa", "weighted_kappa", "krippendorff_ordinal"), clusters=clusters)
+    return {name.removesuffix("_ordinal"): estimate for name, estimate in found.items()}
 
 
 def _matches(scores: list[float], labels: list[float]) -> list[float]:
