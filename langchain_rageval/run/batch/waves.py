@@ -182,9 +182,10 @@ class Waves:
                 batch_id = api.submit(requests, batch.key)
             except Exception as error:
                 tries += 1
-                if not is_transient(error):
+                is_lasting = not is_transient(error) or status_of(error) in _NO_SUCH_API
+                if is_lasting:
                     self._remember(batch, is_under_way=False)
-                if not is_transient(error) or tries == _TRIES_TO_SUBMIT:
+                if is_lasting or tries == _TRIES_TO_SUBMIT:
                     raise _explained(error, api) from error
                 self._pause()
                 batch_id = api.find(batch.key, batch.count, batch.since)  # it may have been created all the same
