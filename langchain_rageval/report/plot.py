@@ -196,10 +196,10 @@ def draw_evolutions(evolutions: Mapping[str, Comparison]) -> Figure:
     columns = min(_PER_LINE, len(names))
     lines = -(-len(names) // columns)
     figure = new_figure(1.8 + 3.4 * columns, lines * (1.1 + 0.55 * len(evolutions)))
-    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
         _draw_panel(axes, name, evolutions)
-    for axes in list(panels)[len(names) :]:
+    for axes in panels[len(names) :]:
         axes.set_visible(False)
     return figure
 

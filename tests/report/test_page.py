@@ -69,14 +69,17 @@ def test_the_policy_allows_its_own_script_and_style_alone(tmp_path):
 
 
 def test_samples_and_chunks_beyond_a_block_are_found_where_the_script_looks(tmp_path):
-    rows = [Row(index=n, sample=sample(n, contexts=[f"Chunk {n}."]), scores={"f": score(1.0, "f")}) for n in range(250)]
+    texts = [[f"{name} {n}." for name in ("Chunk", "More", "Last")] for n in range(250)]
+    rows = [Row(index=n, sample=sample(n, contexts=own), scores={"f": score(1.0, "f")}) for n, own in enumerate(texts)]
     html = written(Report(rows), tmp_path)
     each = unpacked(html, "index")["part"]
     for place in (0, 99, 100, 199, 249):
         row = unpacked(html, f"part-{place // each}")[place % each]
         assert row["sample"]["id"] == f"sample-{place}"
-        chunk = row["sample"]["contexts"][0]
-        assert unpacked(html, f"chunks-{chunk // each}")[chunk % each] == [f"Chunk {place}."]
+        for chunk, text in zip(row["sample"]["contexts"], texts[place], strict=True):
+            assert unpacked(html, f"chunks-{chunk // each}")[chunk % each] == [text]
+    blocks = [len(unpacked(html, f"chunks-{number}")) for number in range(8)]
+    assert blocks == [100] * 7 + [50]
 
 
 @pytest.mark.gate
