@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.report.metric_comparison import MetricComparison, with_verdict
 from langchain_rageval.report.pairing import pair_rows
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference
@@ -426,6 +427,49 @@ def test_different_instruments_are_refused_by_name_unless_allowed():
         "a, b: it is unknown whether the same instrument gave the scores (candidate: it was not recorded; baseline: it "
         "was not recorded); a difference may be due to the instruments, not the systems.",
     ]
+
+
+def by_instruments(*parts):
+    """Return a run of eight scores by each of these instruments: what finds the facts, and what counts them."""
+    provenance, rows = Provenance(), []
+    for found_by, counted_by in parts:
+        instrument = Instrument.of(found_by, counted_by, "why")
+        provenance = provenance.with_instrument("faithfulness", instrument)
+        rows += [row(len(rows), scored(0.5, instrument=instrument.digests)) for _ in range(8)]
+    return Report([row(n, *one.scores.values()) for n, one in enumerate(rows)], provenance=provenance)
+
+
+A, B, CODE = {"judge": "a", "code": "1"}, {"judge": "b", "code": "1"}, {"judge": "a", "code": "2"}
+PLAIN, BETA = {"beta": 1}, {"beta": 2}
+
+
+@each(
+    ("here", "there", "codes", "words"),
+    [
+        ([(A, PLAIN)], [(A, PLAIN)], [], ""),
+        ([(A, PLAIN)], [(B, PLAIN)], ["different-instruments"], "judge: 'a' != 'b'"),
+        ([(A, BETA)], [(A, PLAIN)], ["different-instruments"], "beta: 2 != 1"),
+        ([(A, BETA)], [(B, PLAIN)], ["different-instruments"], "judge: 'a' != 'b'; beta: 2 != 1"),
+        ([(A, PLAIN), (B, PLAIN)], [(A, PLAIN)], ["different-instruments"], "judge: 'b' != 'a'"),
+        ([(A, PLAIN)], [(A, PLAIN), (B, PLAIN)], ["different-instruments"], "judge: 'a' != 'b'"),
+        ([(A, PLAIN), (B, PLAIN)], [(B, PLAIN), (A, PLAIN)], [], ""),
+        ([(CODE, PLAIN)], [(A, PLAIN)], ["other-code"], "code differs"),
+        ([(CODE, BETA)], [(A, PLAIN)], ["different-instruments"], "code differs; beta: 2 != 1"),
+        ([(None, PLAIN)], [(A, PLAIN)], ["unknown-instruments"], "candidate: why"),
+        ([(A, PLAIN)], [(None, PLAIN)], ["unknown-instruments"], "baseline: why"),
+        ([(None, BETA)], [(A, PLAIN)], ["different-instruments", "unknown-instruments"], "beta: 2 != 1"),
+    ],
+)
+def test_instruments_are_compared_part_by_part_and_other_code_is_only_noted(here, there, codes, words):
+    candidate, baseline = by_instruments(*here), by_instruments(*there)
+    notes = candidate.compare(baseline, allow_different_instruments=True).notes
+    assert [note.code for note in notes if "instrument" in note.code or note.code == "other-code"] == codes
+    assert words in "".join(notes[:1])
+    if "different-instruments" in codes:
+        with pytest.raises(ConfigError, match=re.escape(f"scored faithfulness ({words}): ")):
+            candidate.compare(baseline)
+    else:
+        candidate.compare(baseline)
 
 
 def test_what_has_no_score_has_no_instrument():

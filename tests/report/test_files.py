@@ -1,8 +1,10 @@
 import errno
 import json
 import os
+import sqlite3
 import stat
-from datetime import datetime, timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from helpers.each import each
@@ -10,11 +12,12 @@ from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Finding, OfflineJudge, Report, Sample, Score, evaluate, faithfulness
+from langchain_rageval import ConfigError, Finding, OfflineJudge, Report, Sample, Score, Turn, evaluate, faithfulness
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.report import files
 from langchain_rageval.report.files import Canaries, Decision
+from langchain_rageval.report.score_table import prepare_table, write_scores
 
 texts = st.text(st.characters(codec=None), max_size=20)  # lone surrogates too
 nasty = (
@@ -87,6 +90,56 @@ def test_one_line_a_row_and_the_first_about_the_run(tmp_path):
     assert [row["index"] for row in rows] == [0, 1, 2]
     assert rows[0]["scores"]["faithfulness"]["value"] == 0.1 + 0.2
     assert rows[1]["scores"]["faithfulness"]["failure"]["error"] == LOST.error
+
+
+def test_a_row_comes_back_from_the_table_of_a_sink(tmp_path):
+    finding = Finding(kind="statement", number=1, text="Мюнхен стар.", verdict="supported", cites=["1.1"])
+    cost = Usage(calls=3, input_tokens=70, output_tokens=8, seconds=0.5, money=0.25)
+    whole = row(
+        0,
+        scored(0.5, reason="half", findings=[finding], usage=cost),
+        unscored("why", "b", direction="lower"),
+        failed("c", failure=Failure(error="E", message="m")),
+        id="q-7",
+        history=[Turn(role="user", text="Кто?")],
+        contexts=["c"],
+        retrieved=["c", "d"],
+        metadata={"run_id": "r", "language": "ru"},
+    ).model_copy(update={"time": datetime(2026, 11, 2, 3, tzinfo=UTC), "tags": {"v": "1"}, "asked": ["faithfulness"]})
+    bare = row(1, unscored("why"), answer=None, question="Q?", id="a").model_copy(update={"time": whole.time})
+    with closing(sqlite3.connect(tmp_path / "scores.db", isolation_level=None)) as connection:
+        prepare_table(connection)
+        for one in (whole, bare):
+            write_scores(connection, one)
+            connection.execute("COMMIT")
+        (stored,) = connection.execute("SELECT findings FROM scores WHERE value = 0.5").fetchone()
+    first, second = Report.load(tmp_path / "scores.db").rows
+    assert "Мюнхен" in stored
+    assert second == whole.model_copy(update={"index": 1})
+    assert first.sample == bare.sample.model_copy(update={"metadata": {"run_id": "a"}})
+    assert (first.index, first.scores, first.tags, first.asked, first.time) == (0, bare.scores, {}, [], bare.time)
+
+
+@each(
+    ("column", "value", "problem"),
+    [
+        (
+            "unscored",
+            None,
+            "not a row of a report: Value error, a score has exactly one of value, unscored and failure",
+        ),
+        ("metadata", "{", "not a row of a report: Expecting property name"),
+    ],
+)
+def test_a_damaged_row_of_a_table_is_named(tmp_path, column, value, problem):
+    path = tmp_path / f"{column}.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        prepare_table(connection)
+        write_scores(connection, row(0, unscored("why"), id="a"))
+        connection.execute(f"UPDATE scores SET {column} = ?", (value,))
+        connection.execute("COMMIT")
+    with pytest.raises(ConfigError, match=f"run a: {problem}"):
+        Report.load(path)
 
 
 # Writing

@@ -397,6 +397,15 @@ def test_a_metric_that_only_the_baseline_has_is_lost_unless_allowed():
     assert (caught.value.codes, len(caught.value.gates)) == (["missing-metric"], 2)
 
 
+def test_a_baseline_with_nothing_in_common_is_refused_unless_the_run_decided_itself():
+    report = report_of(*[scored(1.0)] * 8)
+    baseline = Report([row(n, scored(1.0, "other"), id=f"x{n}", question=f"Q{n}?") for n in range(8)])
+    with pytest.raises(ConfigError, match=r"^nothing was compared: "):
+        report.gates({}, baseline=baseline)
+    decided = replace(report, decisions={"faithfulness": Decision("worse", -0.2, 0.1, 30, 0.05)})
+    assert [gate.codes for gate in decided.gates({}, baseline=baseline)] == [["missing-metric"]]
+
+
 def test_a_metric_that_did_not_fit_the_budget_is_not_allowed_to_be_missing():
     baseline = report_of(*[[scored(1.0), scored(1.0, "dear")]] * 8)
     report = replace(report_of(*[scored(1.0)] * 8), left_out=[(n, "dear") for n in range(8)])

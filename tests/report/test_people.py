@@ -186,6 +186,31 @@ def test_a_mean_and_its_slices_are_corrected_by_the_code_of_calibrate():
     assert report.corrected({f"q-{n}": 1.0 for n in range(20)}, by="topic") == {"b": None, "a": None}
 
 
+def test_a_slice_that_no_sample_has_is_refused():
+    with pytest.raises(ConfigError, match=r"no sample has a value for 'topic'"):
+        CANDIDATE.corrected({f"q-{n}": 1.0 for n in range(60)}, by="topic")
+
+
+@each(
+    ("lines", "count"),
+    [
+        (["id,question,answer,label", "q-1,?,new 1,1", "q-1,?,old 1,0"], 0),  # by id
+        (["id,question,answer,label", "x,When was Munich founded?,new 1,1", "x2,When was Munich founded?,old 1,0"], 0),
+        (["id,question,answer,label", "q-1,?,new 1,1", "q-1,?,old 1,0", "x,?,new 1,1", "x2,?,other,1"], 2),
+    ],
+)
+def test_labels_belong_to_a_row_by_id_or_by_question_and_answer(tmp_path, lines, count):
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    notes = CANDIDATE.compare(BASELINE, labels=tmp_path / "labels.csv").notes
+    assert [note.fields["count"] for note in notes if note.code == "labels-of-no-sample"] == [count] * bool(count)
+    assert [note.fields["count"] for note in notes if note.code == "few-labels"] == [1]
+
+
+def test_an_answer_with_a_label_in_one_report_alone_is_no_labelled_pair():
+    labels = {f"q-{n}": 1.0 for n in range(30)}, {f"q-{n}": 0.0 for n in range(5, 60)}
+    assert CANDIDATE.compare(BASELINE, labels=labels).corrected.labels == 25
+
+
 def test_simulated_labels_show_a_difference_as_often_as_stated():
     people = load_benchmark("judge_shift")
     assert people.labels(100, 60, 0.0)["contrary"] <= 0.05

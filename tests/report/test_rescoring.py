@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from helpers.each import each
 from helpers.offline import RICH, rag_samples
-from helpers.reports import row, scored
+from helpers.reports import failed, row, scored
 from helpers.scripted import (
     PairScores,
     Vectors,
@@ -295,6 +295,25 @@ def test_of_two_that_would_do_neither_is_taken():
     assert passed.rows[0].scores["by_words"].value in (0.0, 1.0)
 
 
+def test_two_that_would_do_are_as_good_as_one_if_they_agree_in_every_row():
+    same, other = Sample(**{**FULL, "id": "same", "answer": FULL["references"][0]}), RICH[1]
+    both = [answer_similarity(EMBEDDINGS), answer_similarity(WORDS, name="by_words")]
+    passed = answer_similarity(NO_PAIRS, threshold=0.5, name="passed")
+    one, two = scores_of([same], *both), scores_of([same, other], *both)
+    assert one.rescore(passed).rows[0].scores["passed"].value == 1.0
+    spoilt = [
+        row.model_copy(update={"scores": {name: row.scores[name] for name in names}})
+        for row, names in zip(two.rows, (["answer_similarity", "by_words"], ["by_words"]), strict=True)
+    ]
+    lost = [
+        one.rows[0],
+        two.rows[1].model_copy(update={"scores": {**two.rows[1].scores, "by_words": failed("by_words")}}),
+    ]
+    for rows in (two.rows, spoilt, lost):
+        with pytest.raises(ConfigError, match="with different values"):
+            Report(list(rows)).rescore(passed)
+
+
 NOBODY_OK = OfflineJudge()
 
 
@@ -416,8 +435,8 @@ def test_only_the_audit_of_the_rescored_metric_is_computed_anew():
 
 def test_scores_of_a_later_run_replace_earlier_ones_and_their_audits():
     audits = {name: scored(0.5, name) for name in ("a", "b")}
-    first = row(7, scored(0.1, "a"), scored(0.2, "b")).model_copy(update={"audit": audits})
-    later = row(0, scored(0.3, "a"), scored(0.4, "c"))
+    first = row(7, scored(0.1, "a"), scored(0.2, "b")).model_copy(update={"audit": audits, "asked": ["a", "b"]})
+    later = row(0, scored(0.3, "a"), scored(0.4, "c")).model_copy(update={"asked": ["c"]})
     joined = join_reports(
         Report([first, row(9, scored(0.6, "b"))], left_out=[(9, "a")]), Report([later], left_out=[(1, "c")])
     )
@@ -426,5 +445,6 @@ def test_scores_of_a_later_run_replace_earlier_ones_and_their_audits():
         {"b": 0.6},
     ]
     assert [list(one.audit) for one in joined.rows] == [["b"], []]
+    assert [one.asked for one in joined.rows] == [["b", "c"], []]
     assert [one.index for one in joined.rows] == [7, 9]
     assert sorted(joined.left_out) == [(9, "a"), (9, "c")]

@@ -113,6 +113,10 @@ def test_an_alarm_ends_with_since():
     assert trend(rows, BASELINE).alarms
     for since in ("2026-11-15", START + timedelta(days=13), datetime(2026, 11, 15, 3)):
         assert trend(rows, BASELINE, since=since).alarms == {}
+    start = START + timedelta(days=10)
+    for since, left_out in ((start, 0), (start + timedelta(seconds=1), 1)):
+        alarm = trend(rows, BASELINE, since=since).alarms["faithfulness"]
+        assert alarm.samples == sum(start <= one.time <= alarm.raised for one in rows.rows) - left_out
     assert trend(rows, BASELINE, since="2026-11-14").alarms
     assert list(trend(rows, BASELINE, since="2027-01-01")) == list(trend(rows))
     with pytest.raises(ConfigError, match=r"^since is a time, such as '2025-03-01' or a datetime, got 'yesterday'$"):

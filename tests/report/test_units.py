@@ -7,6 +7,7 @@ from helpers.reports import row, scored
 from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.report.units import Units, units_of
+from langchain_rageval.statistics import bounded_mean_interval
 
 NAN = float("nan")
 
@@ -160,6 +161,16 @@ def test_a_range_travels_with_the_scores(tmp_path):
     assert (found["logit"].range, found["logit"].low) == (None, None)
     assert [score.range for score in report.rows[0].scores.values()] == [(0, 3), (None, None)]
     assert found.aspects["answer"].metrics == []
+
+
+@pytest.mark.parametrize("bounds", [(0, 2), (1, 5), (-1, 0), (0, 1)])
+def test_the_interval_has_the_width_of_the_range(bounds):
+    shares = [0.0, 0.25, 1.0, 0.5, 0.5, 0.75]
+    low, width = bounds[0], bounds[1] - bounds[0]
+    rows = [row(n, scored(low + width * share, range=bounds)) for n, share in enumerate(shares)]
+    found, expected = Report(rows).summary()["faithfulness"], bounded_mean_interval(shares)
+    assert (found.low, found.high) == pytest.approx([low + width * end for end in expected])
+    assert found.range == bounds
 
 
 def test_scores_of_older_files_have_the_range_that_their_values_show():
