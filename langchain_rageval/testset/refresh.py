@@ -215,7 +215,7 @@ class RowCheck(CandidateStep):
             passages = [*state.nearest, *state.passages]
             question = state.replace(answerable=True, passages=passages, nearest=[], reference=None)
             answered, earlier = (yield InvokeChild(self.answering, question)), ""
-        if answered.rejected or not answered.answerable or not (earlier or answered.reference):
+        if answered.rejected or not answered.answerable:
             return answered
         if earlier and normalize_text(earlier) == normalize_text(answered.reference or ""):
             there = {number for passage in answered.passages for number in sentence_hashes(passage.text)}
@@ -353,7 +353,7 @@ class Refresh:
         """
         number = next(self._numbers)
         if result.rejected is None:
-            self.rows[number] = self._checked(self.rows[number] or self.testset.rows[number], result)
+            self.rows[number] = self._checked(self.testset.rows[number], result)
         elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:
             self.unchecked += 1
             reason = result.history[-1].feedback if result.history else result.rejected

@@ -5,7 +5,7 @@ from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.testset import multi_context, numbers, reasoning, simple
+from langchain_rageval.testset import Candidate, multi_context, numbers, reasoning, simple
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS, PassageScheduler
 
 
@@ -64,15 +64,43 @@ def test_a_rejected_passage_is_never_drawn_again():
     assert plan.next_round() == {}
 
 
-def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more():
-    plan = scheduler(3, 1)
+@each(
+    ("evolution", "reason", "expected"),
+    [
+        (simple, "not evolved", ([0, 0, 1], [0, 1, 0])),
+        (reasoning, "not evolved", ([0, 0, 1], [0, 1, 0])),
+        (reasoning, "near-duplicate", ([0, 0, 1], [0, 1, 0])),
+        (simple, "near-duplicate", ([0, 1, 2], [0, 0, 0])),
+        (reasoning, "unsupported answer", ([0, 1, 2], [0, 0, 0])),
+    ],
+)
+def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more(evolution, reason, expected):
+    plan = PassageScheduler([passage(n) for n in range(3)], [evolution], 0, lambda _: True)
     places, draws = [], []
     for _ in range(3):
         starts = plan.next_round()
         places += drawn(starts).values()
         draws.append(starts[0].draw)
-        record_all(plan, starts, "not evolved")
-    assert (places, draws) == ([0, 0, 1], [0, 1, 0])
+        record_all(plan, starts, reason)
+    assert (places, draws) == expected
+
+
+def test_a_passage_of_an_accepted_question_is_drawn_again_before_one_that_failed():
+    plan = scheduler(2, 2)
+    starts = plan.next_round()
+    plan.record(0, starts[0].reject("question rejected"))
+    plan.record(1, starts[1])
+    assert drawn(plan.next_round()) == {0: 1}
+
+
+@each("branches", [[simple, reasoning, numbers], [simple, numbers]])
+def test_a_row_of_an_existing_tree_keeps_its_question_if_other_evolutions_suit_no_passage(branches):
+    passages = [passage(n) for n in range(4)]
+    root = Candidate(passages=[passages[3]], question="Что?", tree_id="t")
+    plan = PassageScheduler(passages, [reasoning, simple], 0, lambda _: True, branches, {0: root})
+    starts = plan.next_round()
+    assert (starts[0], plan.rows[0].evolution, starts[1].question) == (root, reasoning, "")
+    assert plan.left_out == {"no numbers in the passage": ["numbers"]}
 
 
 def test_a_row_is_tried_at_most_eight_times():

@@ -4,12 +4,15 @@ import re
 
 import pytest
 from helpers.each import each
+from helpers.scripted import Scripted
 from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents, generator, rejecting
 from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_rageval import ConfigError, Docstore, HashingEmbeddings, OfflineJudge
 from langchain_rageval.testset import TestsetGenerator, reasoning
+from langchain_rageval.testset.plan import generation_table
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
 
@@ -129,6 +132,56 @@ def test_documents_without_text_and_impossible_sizes_are_refused():
             call(nothing)
     with pytest.raises(ConfigError, match=r"^size must be a whole number of at least 1, got 0$"):
         given.plan(documents(2), 0)
+
+
+UNLIKE = [Document(text) for text in ("Поле.", "Щавель.", "Кирпич.")]
+
+
+@each(
+    ("distribution", "docs", "options", "embedded"),
+    [
+        ({"simple": 1}, documents(40), {}, 8),
+        ({"simple": 1}, documents(40), {"dedupe": None}, 0),
+        ({"unanswerable": 1}, documents(40), {}, 8 + 40 + 8),
+        ({"unanswerable": 1, "simple": 1}, documents(40), {"dedupe": None}, 40 + 4),
+        ({"unanswerable": 1}, documents(40), {"vectorstore": InMemoryVectorStore(Ring())}, 8),
+        ({"multi_context": 1}, documents(40), {}, 8),
+        ({"multi_context": 1, "simple": 1}, UNLIKE, {}, 8 + 3),
+        ({"reasoning": 1, "simple": 1}, UNLIKE, {}, 8),
+    ],
+)
+def test_passages_are_planned_to_be_embedded_only_for_evolutions_that_search_for_them(
+    distribution, docs, options, embedded
+):
+    assert generator(Writer(), distribution, **options).plan(docs, 8).embedded == embedded
+
+
+def test_money_is_planned_for_the_models_that_have_a_price():
+    class Cheap(Scripted):
+        pass
+
+    options = {"embeddings": Ring(), "distribution": {"simple": 1}, "splitter": False, "progress": False}
+    cheap = {"writer": Cheap(), "critic": Scripted(), "price": {"Cheap": (10.0, 20.0)}}
+    estimate = TestsetGenerator(**cheap, **options).plan(documents(9), 3)
+    assert {name for name, step in estimate.items() if step.money} == {
+        "extract_keyphrases",
+        "write_question",
+        "write_answer",
+    }
+    step = estimate["write_answer"]
+    assert step.output_tokens == 30 * step.calls
+    assert step.money == pytest.approx((10 * step.input_tokens + 20 * step.output_tokens) / 1e6, rel=0.01)
+    tokens_of_calls = 30 * step.most_calls
+    most = 10 * (step.most_tokens - tokens_of_calls) + 20 * tokens_of_calls
+    assert step.most_money == pytest.approx(most / 1e6, rel=0.01)
+    assert (estimate.total.money, estimate.total.most_money) == (None, None)
+    assert sum("Scripted" in note for note in estimate.notes) == 1
+    headings, lines = generation_table(estimate)
+    assert headings[-2:] == ("money", "at most")
+    assert [line[-2:] == ("–", "–") for line in lines] == [line[0] not in ANSWERED for line in lines]
+
+
+ANSWERED = ("extract_keyphrases", "write_question", "write_answer", "embed")
 
 
 def test_a_plan_keeps_to_the_focus():

@@ -13,7 +13,8 @@ from helpers.writers import Writer
 from langchain_core.documents import Document
 
 from langchain_rageval import Budget, ConfigError
-from langchain_rageval.testset import Testset, TestsetRow, persona
+from langchain_rageval.testset import Docstore, Testset, TestsetRow, persona
+from langchain_rageval.testset.refresh import RowUpdates
 from langchain_rageval.text.words import words_of
 
 LEFT = "остальное не изменилось, и рассказ о нём длинный и подробный"
@@ -403,6 +404,60 @@ def test_each_kind_of_change_asks_about_the_rows_that_it_concerns(kind):
         assert answers["r5"] == ("99 рублей", True)
     if kind == "an answer to an unanswerable question":
         assert answers["r7"] == ("застрахован", True)
+
+
+LETTERS = "".join(map(chr, range(0x4E00, 0x4E00 + 100)))
+OTHERS = "".join(map(chr, range(0x5000, 0x5000 + 400)))
+
+
+def sharing(start, count, number):
+    """Return a text of 100 letters with a run of the letters of the earlier passage."""
+    return LETTERS[start : start + count] + OTHERS[50 * number : 50 * number + 100 - count]
+
+
+def versions_of(text, source, documents):
+    """Return the row of one passage, the row that the documents leave of it, and the places of the new versions."""
+    row = TestsetRow(
+        id="r",
+        question="Что?",
+        contexts=[text],
+        reference="Это.",
+        evolution="simple",
+        passage_ids=["p"],
+        spans=[(source, 100, 200)],
+    )
+    kept, candidate = RowUpdates(Docstore(documents, splitter=False), None).of(row, seed=0)
+    texts = [document.page_content for document in documents]
+    return row, kept, candidate and [texts.index(one.text) for one in candidate.passages]
+
+
+@each(
+    ("texts", "places", "found"),
+    [
+        ([sharing(0, 25, 0), sharing(0, 60, 1), sharing(0, 30, 2), sharing(60, 40, 3)], None, [1, 3, 2]),
+        ([sharing(0, 80, 0), sharing(0, 90, 1), sharing(0, 60, 2)], None, [1]),
+        ([sharing(0, 80, 0), sharing(0, 79, 1), sharing(20, 80, 2)], None, [0, 2]),
+        ([sharing(0, 79, 0), sharing(0, 20, 1), sharing(0, 19, 2)], None, [0, 1]),
+        ([sharing(0, 19, n) for n in range(4)], [0, 100, 150, 200], [1, 2]),
+        ([sharing(0, 19, n) for n in range(4)], [0, 99, 199, 200], [1, 2]),
+        ([sharing(0, 19, n) for n in range(4)], [0, 0, 0, 0], None),
+    ],
+)
+def test_the_new_versions_of_a_passage_share_its_text_or_are_in_its_place(texts, places, found):
+    places = places or [100 * n for n in range(len(texts))]
+    documents = [
+        Document(text, metadata={"source": "a", "start_index": at}) for text, at in zip(texts, places, strict=True)
+    ]
+    row, kept, versions = versions_of(LETTERS, "a", documents)
+    assert (kept, versions) == ((row, found) if found else (None, None))
+
+
+@each(("length", "found"), [(19, [1]), (18, None)])  # and a full stop
+def test_a_passage_of_an_unnamed_document_is_found_by_a_sentence_of_twenty_characters(length, found):
+    texts = ["Другая строка без общего.", f"{LETTERS[:length]}.\n{OTHERS[:70]}"]
+    old = f"{LETTERS[:length]}.\n{OTHERS[100:170]}"
+    row, kept, versions = versions_of(old, "text 0123", [Document(text) for text in texts])
+    assert (kept, versions) == ((row, found) if found else (None, None))
 
 
 def test_the_earlier_name_of_updated_rows_is_still_read(caplog, tmp_path):
