@@ -186,6 +186,15 @@ def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
     assert (code, f"{gone} does not exist, so nothing is compared" in err) == (0, True)
 
 
+def test_a_baseline_that_is_too_small_to_show_no_worse_is_named(rageval, good, baseline):
+    words = ["--baseline", baseline, "--margin", "0.02", "--require", "no-worse", "--quiet"]
+    code, _, err = rageval("ci", *OFFLINE, good, *words)
+    assert (code, "takes at least 189 samples, also without any loss; there are 12." in err.splitlines()[0]) == (
+        1,
+        True,
+    )
+
+
 # Changes of a healthy system: what is red names its way out
 
 TILLS = "АБВГДЕЖЗИКЛМНОП"

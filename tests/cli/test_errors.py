@@ -161,6 +161,10 @@ ERRORS = {
     "ci samples.jsonl": "rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT",
     "ci samples.jsonl --fail-under faithfulness=0.8 --out -": "rageval ci writes the report to a file; name it with "
     "--out FILE",
+    "ci samples.jsonl --fail-under faithfulness=1 --labels labels.csv": "--labels needs two reports to compare: add "
+    "--baseline REPORT",
+    "ci samples.jsonl --judge offline --baseline report.jsonl --require confirmed": "--require confirmed needs "
+    "--labels FILE, a sheet that people labelled: write one with `rageval label CANDIDATE --baseline BASELINE`",
     # Reports
     "report none.jsonl": "cannot be read",
     "report report.jsonl --html report.jsonl": "is the input file; choose another path",
