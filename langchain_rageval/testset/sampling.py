@@ -83,7 +83,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, sorted(known), n=_MOST_NAMES)
+    near = get_close_matches(name, known, n=_MOST_NAMES)
     if near:
         return f"did you mean {' or '.join(map(repr, near))}?"
     shown = sorted(known)

@@ -42,9 +42,23 @@ def test_where_the_words_are_nowhere_the_nearest_sentences_are_marked_if_that_is
     assert [passage[1::2] for passage in exact] == (marked if sentence.startswith("It") else [[], []])
 
 
-def test_marks_that_overlap_become_one():
-    (parts,) = mark_sentences(["The old town hall.", "Town hall clock."], ["See the old town hall clock."])
-    assert parts == ["See ", "the old town hall clock", "."]
+@each(
+    ("sentences", "parts"),
+    [
+        (["The old town hall.", "Town hall clock."], ["See ", "the old town hall clock", "."]),
+        (["The old town hall.", "Old town."], ["See ", "the old town hall", " clock."]),
+        (["The old.", "Old town."], ["See ", "the old town", " hall clock."]),
+        (["The old.", "Hall clock."], ["See ", "the old", " town ", "hall clock", "."]),
+    ],
+)
+def test_marks_that_overlap_become_one(sentences, parts):
+    assert mark_sentences(sentences, ["See the old town hall clock."]) == [parts]
+
+
+def test_a_rare_word_counts_more_than_frequent_ones_for_the_nearest_sentences():
+    text = "The Isar. A town hall in red. A town hall in green. A town hall in blue."
+    (parts,) = mark_sentences(["Isar, town and hall."], [text], nearest=True)
+    assert parts[1::2] == ["The Isar", "A town hall in red"]
 
 
 TEXTS = st.text(st.sampled_from("ab1 .\n\tёİß\u2028"), max_size=60)
@@ -57,5 +71,6 @@ def test_the_parts_joined_are_the_passages(sentence, passages):
 
 
 def test_words_at_the_very_beginning_are_marked_and_words_that_go_on_are_not():
-    (parts,) = mark_sentences(["Beer"], ["Beer is popular. Beers are many."])
-    assert parts == ["", "Beer", " is popular. Beers are many."]
+    parts = mark_sentences(["Beer"], ["Beer is popular. Beers are many.", "Beer", "One beer"])
+    assert parts == [["", "Beer", " is popular. Beers are many."], ["", "Beer", ""], ["One ", "beer", ""]]
+    assert mark_sentences(["5"], ["5", "50", "15"]) == [["", "5", ""], ["50"], ["15"]]

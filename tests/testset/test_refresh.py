@@ -13,7 +13,7 @@ from helpers.writers import Writer
 from langchain_core.documents import Document
 
 from langchain_rageval import Budget, ConfigError
-from langchain_rageval.testset import Docstore, Testset, TestsetRow, persona
+from langchain_rageval.testset import Docstore, Testset, TestsetRow, evolution, persona
 from langchain_rageval.testset.refresh import RowUpdates
 from langchain_rageval.text.words import words_of
 
@@ -215,6 +215,8 @@ def test_a_loaded_test_set_needs_the_generator(tmp_path):
     with pytest.raises(ConfigError) as caught:
         loaded.refresh(documents(), writer.model)
     assert str(caught.value) == "generator must be a TestsetGenerator, got Scripted"
+    assert loaded.known_sentences == testset.known_sentences
+    assert len(testset.known_sentences) == 40  # one of each document
     assert loaded.refresh(documents(), given).rows == testset.rows
 
 
@@ -287,6 +289,16 @@ def test_an_evolution_that_the_generator_does_not_know_is_not_replaced():
     after = foreign.refresh(edited(testset.rows, lambda text: None), given)
     assert (len(after), after.complete) == (0, False)
     assert "0 of 4 dropped rows were replaced, of the evolutions my own." in after.notes
+
+
+def test_a_dropped_row_is_replaced_by_its_evolution_of_the_generator_or_of_the_package():
+    _, given, testset = made(size=4, distribution={"simple": 1, evolution("tale", "Перепиши."): 1})
+    assert testset.counts == {"simple": 2, "tale": 2}
+    place = next(number for number, row in enumerate(testset) if row.evolution == "simple")
+    rows = [row.model_copy(update={"evolution": "conditional"}) if row is testset[place] else row for row in testset]
+    after = Testset(rows).refresh(edited(testset.rows, lambda text: None), given)
+    assert [row.evolution for row in after] == [row.evolution for row in rows]
+    assert (after.complete, len(after.changes["dropped"])) == (True, 4)
 
 
 def test_a_row_of_a_persona_is_replaced_by_a_row_of_the_same_persona():

@@ -139,6 +139,19 @@ def test_a_misspelt_focus_is_an_error_that_names_the_nearest(focus, message):
         focused(focus)
 
 
+@each(("count", "rest"), [(5, ""), (6, " and 1 more"), (8, " and 3 more")])
+def test_at_most_five_values_are_listed(count, rest):
+    passages = [
+        Passage(text=f"{n}", source=f"[{n}].md", start=0, end=1, metadata={"tags": ("a", n)}) for n in range(count)
+    ]
+    names = ", ".join(f"'[{n}].md'" for n in range(5))
+    with pytest.raises(ConfigError) as caught:
+        passages_in_focus(passages, "XY")
+    assert str(caught.value) == f"focus: no passage has the source 'XY'; there are {names}{rest}"
+    assert texts(passages_in_focus(passages, "[1]*")) == ["1"]
+    assert texts(passages_in_focus(passages, {"tags": [3, 4]})) == ["3", "4"]
+
+
 def test_a_generator_asks_about_the_focus_only_and_before_any_call_refuses_a_wrong_one():
     writer = Writer()
     options = {"embeddings": Ring(), "distribution": {"simple": 1}, "progress": False, "size": 2}

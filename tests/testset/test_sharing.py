@@ -1,6 +1,7 @@
 """Test sets of several people: merged, filtered, split, reviewed twice, and as data sets of BEIR and LangSmith."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -36,6 +37,9 @@ def test_test_sets_are_merged_with_each_id_and_each_question_once():
     merged = one.merge(other)
     assert merged.rows == [row(1), row(2), row(3)]
     assert (merged.yields, merged.notes) == ({"attempts": 5, "rejected": {}}, ["a", "b"])
+    assert (merged.complete, merged.broken_off, merged.number) == (True, False, 1)
+    ended = one.merge(set_of(row(9), complete=False, broken_off=True, number=4))
+    assert (ended.complete, ended.broken_off, ended.number) == (False, True, 4)
     reviewed = row(1, history=[Trial(kind="review", question="Question 1?")])
     assert one.merge(set_of(reviewed)).rows == one.rows
     with pytest.raises(ConfigError, match=r"^merge takes test sets as separate arguments, got list$"):
@@ -110,15 +114,33 @@ def test_two_reviews_are_compared_and_joined():
         anna.agreement(testset)
 
 
-def test_a_data_set_of_beir_is_read_by_its_loader_and_by_ours(tmp_path):
+def test_a_data_set_of_beir_holds_passages_questions_and_judgments(tmp_path):
     given = generator(Writer())
-    testset = given.generate(documents(9), size=3)
-    testset.to_beir(tmp_path / "beir")
+    made = given.generate(documents(9), size=3)
+    testset = replace(made, rows=[*made.rows[:2], made[2].model_copy(update={"answerable": False})])
+    for _ in range(2):  # the second time into a folder that exists
+        testset.to_beir(tmp_path / "beir")
     corpus = [json.loads(line) for line in (tmp_path / "beir" / "corpus.jsonl").read_text("utf-8").splitlines()]
     assert sorted(line["text"] for line in corpus) == sorted(document.page_content for document in documents(9))
     assert given.plan(str(tmp_path / "beir"), 2).size == 2  # the folder is one of documents
     pairs = [line.split("\t") for line in (tmp_path / "beir" / "qrels" / "test.tsv").read_text().splitlines()[1:]]
-    assert pairs == [[one.id, own, "1"] for one in testset for own in one.passage_ids]
+    assert pairs == [[one.id, own, "1"] for one in testset.rows[:2] for own in one.passage_ids]
+    queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text("utf-8").splitlines()]
+    assert queries == [{"_id": one.id, "text": one.question, "metadata": {"evolution": "simple"}} for one in testset]
+    testset.to_jsonl(tmp_path / "t.jsonl")
+    Testset.load(tmp_path / "t.jsonl").to_beir(tmp_path / "loaded")  # without its documents
+    corpus = [json.loads(line) for line in (tmp_path / "loaded" / "corpus.jsonl").read_text("utf-8").splitlines()]
+    assert corpus == [
+        {"_id": one.passage_ids[0], "title": "", "text": one.contexts[0], "metadata": {"source": one.spans[0][0]}}
+        for one in testset
+    ]
+    with pytest.raises(ConfigError, match=r"t\.jsonl cannot be written: .*; choose another folder$"):
+        testset.to_beir(tmp_path / "t.jsonl")
+
+
+def test_a_data_set_of_beir_is_read_by_its_loader(tmp_path):
+    testset = generator(Writer()).generate(documents(9), size=3)
+    testset.to_beir(tmp_path / "beir")
     loader = pytest.importorskip("beir.datasets.data_loader")
     corpus, queries, qrels = loader.GenericDataLoader(str(tmp_path / "beir")).load(split="test")
     assert (len(corpus), queries) == (9, {one.id: one.question for one in testset})

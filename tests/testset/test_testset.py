@@ -36,6 +36,7 @@ TESTSET = Testset([ROW, OPEN], {"attempts": 5, "rejected": {"near-duplicate": 3}
 
 def test_the_repr_shows_counts_rejections_and_notes():
     assert (len(TESTSET), list(TESTSET), TESTSET[0]) == (2, TESTSET.rows, ROW)
+    assert repr(Testset([])) == "Test set of 0 questions\n0 attempts"
     assert repr(TESTSET).splitlines() == [
         "Test set of 2 questions: 2 reasoning",
         "5 attempts; rejected: 3 near-duplicate",
@@ -45,8 +46,11 @@ def test_the_repr_shows_counts_rejections_and_notes():
 
 def test_a_notebook_shows_the_tree_with_everything_escaped():
     html = re.sub("</?bdi>", "", TESTSET._repr_html_())
-    assert "✗ <b>seed</b> Что с баней? <em>Неясно &lt;b&gt;.</em>" in html
-    assert "✓ <b>rewrite</b> Как застраховать баню?" in html
+    rejected_trial = "✗ <b>seed</b> Что с баней? <em>Неясно &lt;b&gt;.</em>"
+    assert f'<li><div style="margin-left: 3em">{rejected_trial}</div></li>' in html
+    assert "<li>✓ <b>rewrite</b> Как застраховать баню?</li>" in html
+    for one, place in ((ROW, "страхование.txt 10–39: "), (ROW.model_copy(update={"spans": []}), "")):
+        assert f"<li>{place}Баню страхуют вместе с домом.</li>" in re.sub("</?bdi>", "", one._repr_html_())
     rejected = Candidate(passages=[Passage(id="p", text="Баня.", source="s", start=0, end=5)], question="Что?").reject(
         "unclear"
     )
