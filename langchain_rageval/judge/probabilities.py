@@ -33,7 +33,6 @@ _NOT_LETTERS = re.compile(r"[^a-z0-9_]")
 _DIGITS = re.compile(r"-?\d*")
 _BEFORE_VALUE = " \t\r\n\"'`:"
 _LEAST_MASS = 1e-6  # of all labels together; below it the tokens say nothing about the verdict
-_LONGEST_PATH = 12  # tokens of one label
 _ATTRIBUTE = "_rageval_probabilities"
 
 Distribution = Mapping[str, float]
@@ -330,7 +329,7 @@ def _distribution(
     prefix = text[starts[number] : place]
     mass: dict[str, float] = {}
     path, written = 1.0, ""
-    for token, end in list(zip(tokens, starts[1:], strict=True))[number : number + _LONGEST_PATH]:
+    for token, end in zip(tokens[number:], starts[number + 1 :], strict=True):
         following = text[end : end + 1]
         next_path, next_written = 0.0, ""
         for alternative, probability in token.alternatives.items():

@@ -4,7 +4,7 @@ import json
 from enum import Enum
 from itertools import permutations
 from math import log
-from typing import Literal
+from typing import Annotated, Literal, Optional
 
 import pytest
 from helpers.each import each
@@ -29,6 +29,7 @@ from langchain_rageval.judge.probabilities import (
     assign_probabilities,
     has_verdicts,
     least_probability,
+    plain_type,
     probabilities_of,
     verdict_key,
 )
@@ -113,6 +114,8 @@ def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
         (['"verdict" : \n "', token("supported", {"Supported": 0.2, "abs": 0.3}), '" }'], 0.7),
         (['"Verdict": "', token("SUPP", {"ABS": 0.3}), 'ORTED."}'], 0.7),
         (['"verdict": "', token("supported", {"absents,": 0.3}), '"}'], 1.0),  # another word is no label
+        (['"verdict": "', token("supported", {"absent": 0.3}), token('"}', {"absent": 0.4})], 0.7),
+        (['"verdict":', token('  "supported', {'   "absent': 0.3, '"contradicted': 0.1}), '"}'], 0.6),
     ],
 )
 def test_a_label_is_found_whatever_tokens_and_spaces_it_is_written_with(tokens, supported):
@@ -157,7 +160,8 @@ def test_the_number_of_an_item_is_no_grade():
 
 
 @each(
-    "around", ["{}", "So {{here}}: {}", "{{{{ [x {}", "{}\nSee [1].", "{} {{'a' b}}", '[{{"note": 1}}] {}\n{{"n": 2}}']
+    "around",
+    ["{}", "{{{}", "So {{here}}: {}", "{{{{ [x {}", "{}\nSee [1].", "{} {{'a' b}}", '[{{"note": 1}}] {}\n{{"n": 2}}'],
 )
 def test_brackets_before_and_after_the_answer_do_not_count(around):
     before, after = around.format("|").split("|")
@@ -383,6 +387,42 @@ def test_a_label_that_continues_another_one_has_its_own_probability():
     for label, other in permutations(labels, 2):
         answer = read(State, message('{"state": "', token(label, {other: 0.25}), '"}'))
         assert rounded(probabilities_of(answer, "state")) == {label: 0.75, other: 0.25}, label
+    for label in labels:
+        splits = [*((label[:at], label[at:]) for at in range(1, len(label))), tuple(label)]
+        for parts in splits:
+            answer = read(State, message('{"state": "', *parts, '"}'))
+            assert probabilities_of(answer, "state") == {label: 1.0}, parts
+
+
+def test_a_first_token_may_hold_the_verdict_and_a_probability_is_at_most_one():
+    reply = message(token('{"verdict": true', {'{"verdict": false': 0.25}), "}")
+    assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.75, "false": 0.25}
+    above = {**token("true", {"false": 0.5}), "logprob": 0.7}
+    above["top_logprobs"][0]["logprob"] = 0.7
+    found = probabilities_of(read(AspectVerdict, message('{"verdict": ', above, "}")), "verdict")
+    assert rounded(found) == {"true": 0.6667, "false": 0.3333}
+
+
+def test_a_verdict_whose_own_token_has_no_probability_is_the_least_probable():
+    class State(BaseModel):
+        state: Literal["same", "some", "other"]
+
+    unknown = {**token("s", {"other": 0.5}), "logprob": None}
+    unknown["top_logprobs"] = unknown["top_logprobs"][1:]
+    answer = read(State, message('{"state": "', unknown, 'ame"}'))
+    assert (probabilities_of(answer, "state"), least_probability(answer)) == ({"other": 1.0}, 0.0)
+
+
+@each(
+    ("annotation", "plain"),
+    [
+        *((bool, bool), (bool | None, bool), (None | int, int), (Optional[bool], bool), (bool | int, bool | int)),  # noqa: UP045
+        *((Annotated[bool, "x"], bool), (Annotated[bool | None, "x"], bool), (Annotated[bool, "x"] | None, bool)),
+        *((Literal["a"] | None, Literal["a"]), (list[int], list[int]), (bool | int | None, bool | int | None)),
+    ],
+)
+def test_a_type_is_known_without_none_and_metadata(annotation, plain):
+    assert plain_type(annotation) == plain
 
 
 class Part(BaseModel):
