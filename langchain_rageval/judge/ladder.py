@@ -193,7 +193,7 @@ def _with_tools(client: ClientFamily, model: Any) -> ClientFamily:
         return client
 
     def tool(schema: Schema) -> Options:
-        described = {"title": schema["title"], "description": schema.get("description") or schema["title"], **schema}
+        described = {"description": schema["title"], **schema}
         bound = model.bind_tools([described], tool_choice=schema["title"])
         return dict(getattr(bound, "kwargs", {}))
 

@@ -86,7 +86,14 @@ def test_each_rung_has_its_own_format(model, rung, options):
             for name in ("ChatMistralAI", "ChatGroq", "ChatLiteLLM", "ChatHuggingFace")
         ),
         (client("ChatLlamaCpp"), FULL, {"response_format": {"type": "json_object", "schema": SCHEMA}}),
-        (RESPONSES, FULL, {"text": {"format": {"type": "json_schema", **NAMED}}}),
+        *(
+            (model, FULL, {"text": {"format": {"type": "json_schema", **NAMED}}})
+            for model in (
+                RESPONSES,
+                ChatOpenAI(model="m", api_key=KEY, reasoning={"effort": "low"}),
+                client("BaseChatOpenAI", use_responses_api=True),  # of an older version
+            )
+        ),
         (
             *(ChatOpenAI(model="m", api_key=KEY, output_version="responses/v1"), FULL),
             {"text": {"format": {**NAMED, "type": "json_schema"}}},
@@ -97,6 +104,13 @@ def test_each_rung_has_its_own_format(model, rung, options):
 def test_a_client_with_json_schemas_is_asked_for_one_first(model, rungs, options):
     assert Judge(model)._endpoint.rungs == rungs
     assert family_of(model).options("json_schema", SCHEMA, {}) == options
+
+
+@each(("described", "told"), [({"description": "Short."}, "Short."), ({}, "A")])
+def test_a_tool_has_a_description_which_some_servers_demand(described, told):
+    schema = {"title": "A", "type": "object", "properties": {}, **described}
+    options = family_of(client("ChatAnthropic")).options("function_calling", schema, {})
+    assert options == {"tools": [{**schema, "description": told}], "tool_choice": "A"}
 
 
 def test_bound_options_of_the_same_name_are_kept():
