@@ -1,20 +1,28 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
+from uuid import uuid4
 
+import httpx
+import openai
 import pytest
 from helpers.each import each
 from helpers.waiting import PATIENCE, Pauses, until
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval.data.schema import Usage
+from langchain_rageval.data.schema import Failure, Usage
+from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.drivers import adrive, astream_results, drive
+from langchain_rageval.run.billing import MeteredChain
+from langchain_rageval.run.drivers import adrive, agather, astream_results, drive
 from langchain_rageval.run.governor import Governor
-from langchain_rageval.run.requests import Call, Gather, InvokeChild, Locked, Pause, Shared
+from langchain_rageval.run.requests import Call, Compute, Gather, Invoke, InvokeChild, Locked, Pause, Shared, ValidReply
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage import PriceList, UsageMeter
 
 AT_ONCE = RetryPolicy(attempts=4, initial=0.0)
 
@@ -274,3 +282,154 @@ def test_a_run_that_was_stopped_sends_nothing_more(do):
     with pytest.raises(BaseException, match="the run was stopped"):
         do(asks(Call(model.runnable, [HumanMessage("?")])), run)
     assert model.options == []
+
+
+class Reported(AdaptiveLimiter):
+    """Keeps the outcomes that are reported to it."""
+
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.outcomes = []
+
+    def record_success(self, slot):
+        self.outcomes.append("answered")
+        super().record_success(slot)
+
+    def record_rejection(self, slot, retry_after=None):
+        self.outcomes.append(("rejected", retry_after))
+        super().record_rejection(slot, retry_after)
+
+
+def refusal(status, **headers):
+    response = httpx.Response(status, headers=headers, request=httpx.Request("POST", "http://judge"))
+    return openai.APIStatusError("no", response=response, body=None)
+
+
+@BOTH
+def test_the_limiter_learns_of_answers_and_of_rejections_and_of_nothing_else(do):
+    outcomes = {
+        "answered": "a",
+        ("rejected", None): refusal(429),
+        ("rejected", 7.0): refusal(503, **{"Retry-After": "7"}),
+        ("rejected", 60.0): refusal(429, **{"Retry-After": "900"}),
+        None: refusal(500),
+        "": ValueError("no"),
+    }
+    for expected, reply in outcomes.items():
+        for as_chain in (False, True):
+            run, model = Run(Governor(limit=4)), Model(reply)
+            run.governor.limiter = limiter = Reported(4)
+            request = Invoke(model.runnable, "?") if as_chain else model.call()
+            with suppress(openai.APIStatusError, ValueError):
+                do(asks(request), run)
+            assert limiter.outcomes == ([expected] if expected else [])
+            assert limiter.idle == 4
+
+
+@BOTH
+def test_an_endpoint_whose_calls_have_ended_is_not_called(do):
+    run, model = Run(), Model("a")
+    failure = Failure(step="verify", error="Rejected", message="no")
+    run.governor.check_endpoint(model.runnable)
+    for _ in range(20):
+        run.governor.record_failed_score([model.runnable], failure)
+    with pytest.raises(JudgeUnavailable):
+        do(asks(model.call()), run)
+    assert model.options == []
+    run = Run()
+    run.governor.check_endpoint(model.runnable)
+    do(asks(ValidReply(model.runnable)), run)
+    assert not any(run.governor.record_failed_score([model.runnable], failure) for _ in range(20))
+
+
+@BOTH
+def test_retries_end_when_an_endpoint_has_answered_none_of_fifty_tries(do):
+    run, model = Run(retry=RetryPolicy(attempts=99, initial=0)), Model(*[TimeoutError()] * 99)
+    with pytest.raises(TimeoutError):
+        do(asks(model.call()), run)
+    assert len(model.options) == 50
+
+
+@BOTH
+def test_a_server_error_is_for_the_caller_that_looks_for_its_cause_and_the_clients_tries_count(do):
+    for error, more, tries in (
+        (refusal(500), {}, 4),
+        (refusal(500), {"retries_server_errors": False}, 1),
+        (refusal(429), {"retries_server_errors": False}, 4),
+        (refusal(500), {"own_tries": 2}, 2),
+        (refusal(500), {"first_error": refusal(500)}, 3),
+    ):
+        model = Model(*[error] * 9)
+        with pytest.raises(openai.APIStatusError):
+            do(asks(model.call(**more)), Run(retry=AT_ONCE))
+        assert len(model.options) == tries, more
+
+
+def test_two_gathered_operations_overlap_if_two_slots_are_idle():
+    meeting = threading.Barrier(2)
+    call = Call(RunnableLambda(lambda _messages: str(meeting.wait(PATIENCE) >= 0)), [HumanMessage("?")])
+    assert len(driven(asks(Gather([asks(call), asks(call)])), Run(Governor(limit=2)))) == 2
+
+
+async def test_gathered_coroutines_run_to_their_end_though_one_is_cancelled():
+    ended = []
+
+    async def cancelled():
+        raise asyncio.CancelledError
+
+    async def slow():
+        for _ in range(5):
+            await asyncio.sleep(0)
+        ended.append("slow")
+
+    with pytest.raises(asyncio.CancelledError):
+        await agather([cancelled(), slow()])
+    assert ended == ["slow"]
+
+
+async def test_a_function_of_the_user_runs_in_the_callers_thread_or_beside_its_loop():
+    async def double():
+        return 2 * 21
+
+    async def later():
+        return asyncio.sleep(0, "awaited")
+
+    def compute(function):
+        return driven(asks(Compute(function)), Run())
+
+    assert await asyncio.to_thread(lambda: compute(threading.current_thread) is threading.current_thread())
+    assert [compute(double), await asyncio.to_thread(compute, double)] == [42, 42]
+    assert compute(threading.current_thread) is not threading.current_thread()  # this thread runs a loop
+    assert await adrive(asks(Compute(double)), Run(), {}) == 42
+    assert await adrive(asks(Compute(lambda: double())), Run(), {}) == 42
+    assert (await adrive(asks(Compute(threading.current_thread)), Run(), {})).name == "rageval"
+
+
+@BOTH
+def test_a_result_is_shared_only_among_equal_configurable_values(do):
+    run, results = Run(), {}
+    drives = drive if do is driven else lambda *a: asyncio.run(adrive(*a))
+    configs = [{}, {"model": 1}, {"model": 2}, {"tone": 1, "model": 1}, {"model": 1, "tone": 1}, {"__own": 1}]
+    for number, configurable in enumerate(configs):
+        results[number] = drives(asks(Shared("key", gives(number))), run, {"configurable": configurable})
+    assert results == {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 0}
+
+
+def test_the_calls_of_a_chain_are_charged_by_the_names_of_their_models():
+    tokens = {"input_tokens": 1_000_000, "output_tokens": 500_000, "total_tokens": 1_500_000}
+    for metadata, money in (({"ls_model_name": "m"}, 4.0), ({"ls_model_name": "n"}, None), ({}, None), (None, None)):
+        run = Run(meter=UsageMeter(prices=PriceList.of({"m": (3.0, 2.0)})))
+        with MeteredChain(run, None) as chain:
+            number = uuid4()
+            chain.on_chat_model_start({}, [[HumanMessage("?")]], run_id=number, metadata=metadata)
+            reply = ChatGeneration(message=AIMessage("a", usage_metadata=tokens))
+            chain.on_llm_end(LLMResult(generations=[[reply]]), run_id=number)
+        usage = run.meter.usage
+        assert (usage.calls, usage.input_tokens, usage.output_tokens, usage.money) == (1, 10**6, 500_000, money)
+    run = Run()
+    with MeteredChain(run, None) as chain:
+        for prompts, reply in ((["abcd", "ef"], "ghijk"), (["a" * 8], "b" * 8)):
+            number = uuid4()
+            chain.on_llm_start({}, prompts, run_id=number)
+            chain.on_llm_end(LLMResult(generations=[[Generation(text=reply)]]), run_id=number)
+    assert (run.meter.usage.calls, run.meter.unreported) == (2, 11 // 4 + 16 // 4)

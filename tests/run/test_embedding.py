@@ -583,3 +583,18 @@ class TestTimeout:
         assert (names, run.meter.abandoned) == (["rageval"], 8)
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
         hang.set()
+
+
+def test_workers_are_counted_so_that_a_later_text_has_one():
+    own = Own()
+    queue = EmbeddingQueue(own)
+    needs = [queue.add([text], lambda _new: None)[1] for text in ("a", "b")]
+    late = [queue.add_worker_if_late([text]) for text in ("b", "c")]
+    assert (needs, late) == ([True, False], [True, False])
+    for _ in range(2):  # the worker of the first caller, and that of the late one
+        drive(queue.send_batches(), Run(), {})
+    assert not queue.add_worker_if_late(["a", "b"])
+    (future,), needs_worker = queue.add(["c"], lambda _new: None)
+    assert needs_worker
+    drive(queue.send_batches(), Run(), {})
+    assert (list(future.result(0)), own.batches) == ([1.0, 1.0], [["a", "b"], ["c"]])

@@ -18,7 +18,7 @@ from langchain_rageval import Budget, BudgetExceeded, ConfigError
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.governor import Governor, LeasingGovernor, Ledger
+from langchain_rageval.run.governor import Governor, Lease, LeasingGovernor, Ledger
 from langchain_rageval.run.usage import UsageMeter
 
 SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
@@ -431,3 +431,90 @@ def test_with_patience_a_few_permanent_errors_end_the_calls():
             governor.record_try(ENDPOINT, wrong)
         outage = governor.outage(ENDPOINT)
         assert (outage and outage.cause.message) == cause
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time of the governor, in seconds, which a test sets."""
+    now = SimpleNamespace(seconds=50.0)
+    monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def test_after_the_first_reply_only_failures_to_connect_count_against_retries():
+    for answered, error, allowed in (
+        (False, TimeoutError(), False),
+        (True, TimeoutError(), True),
+        (True, ConnectionRefusedError(), False),
+        (False, ValueError(), True),
+    ):
+        governor = Governor()
+        if answered:
+            governor.record_try(ENDPOINT, None)
+        for number in range(50):
+            assert governor.allows_retry(ENDPOINT), number
+            governor.record_try(ENDPOINT, error)
+        assert governor.allows_retry(ENDPOINT) == allowed, (answered, error)
+
+
+@each("between", [None, TimeoutError()])
+def test_another_outcome_begins_the_count_of_permanent_errors_again(between):
+    wrong = openai.AuthenticationError("Incorrect key", response=from_headers({}, 401).response, body=None)
+    governor = Governor(patience=60)
+    for error in [*[wrong] * 4, between, *[wrong] * 4]:
+        governor.record_try(ENDPOINT, error)
+    assert governor.outage(ENDPOINT) is None
+    governor.record_try(ENDPOINT, wrong)
+    assert governor.outage(ENDPOINT).failures == 5
+
+
+def test_an_endpoint_has_answered_once_tokens_were_spent():
+    meter = UsageMeter()
+    governor = Governor(meter=meter)
+    answered = [governor.is_answered]
+    for spent in ({"calls": 1}, {"embedded": 1}, {"unreported": 1}):
+        meter.add(**spent)
+        answered.append(governor.is_answered)
+    assert answered == [False, False, False, True]
+
+
+def test_a_process_that_was_silent_for_half_a_minute_shares_no_more(clock):
+    ledger, slots = Ledger(None, 8, 1), []
+    for seconds, name in ((0, "a"), (10, "b"), (20, "b"), (0.5, "b")):  # "a" is silent for 30 s, then for more
+        clock.seconds += seconds
+        slots.append((ledger.lease(name, Cost(), Cost()).slots, round(1 / ledger.lease(name, Cost(), Cost()).share)))
+    assert slots == [(8, 1), (4, 2), (4, 2), (8, 1)]
+
+
+@each(("patience", "seconds"), [(0, 5.0), (60, 5.0), (20, 5.0), (8, 2.0)])
+def test_a_lease_is_renewed_when_it_is_older_than_five_seconds_or_a_quarter_of_the_patience(clock, patience, seconds):
+    wanted = []
+
+    def lease(spent, more):
+        wanted.append(more)
+        return Lease(Cost(100, 100, 100), 4, 1.0, False)
+
+    governor = LeasingGovernor(lease, Budget(calls=2), UsageMeter(), 4, patience=patience)
+    renewals = []
+    for passed in (0, seconds, 0.25, seconds, 0.25):
+        clock.seconds += passed
+        governor.begin_call()
+        renewals.append(len(wanted))
+    assert renewals == [1, 1, 2, 2, 3]
+    assert wanted == [Cost()] * 3
+
+
+def test_a_process_that_leases_calls_counts_those_under_way():
+    def lease(spent, wanted):
+        return Lease(Cost(2, 100, 100), 4, 1.0, False)
+
+    governor = LeasingGovernor(lease, Budget(calls=2), UsageMeter(), 4, patience=0)
+    governor.begin_call()
+    governor.begin_call()
+    with pytest.raises(BudgetExceeded):
+        governor.begin_call()
+
+
+def test_a_cost_without_known_tokens_has_none():
+    assert Cost.of(Usage(calls=1)) == Cost(1, 0, 0)
+    assert Cost.of(Usage(calls=1, input_tokens=3)) == Cost(1, 3, 0)

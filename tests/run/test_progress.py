@@ -136,3 +136,35 @@ def test_what_a_users_metric_prints_stays_on_stdout_beside_a_live_line():
         os.close(theirs)
         os.close(ours)
     assert done.stdout == b"mine\n" * 3
+
+
+def test_a_line_is_printed_exactly_five_seconds_after_the_last(capsys, clock):
+    with progress.show_progress(9, None, show=True) as shown:
+        for seconds in (4.75, 0.25, 4.75, 0.25):
+            clock.now += seconds
+            shown.advance()
+    rows = [line.split(" samples")[0] for line in capsys.readouterr().err.splitlines()]
+    assert rows == ["rageval: 2/9", "rageval: 4/9"]
+
+
+def test_the_time_left_is_in_minutes_from_ninety_seconds_on(clock):
+    for passed, left in ((22.0, "88 s"), (22.25, "89 s"), (22.5, "2 min"), (30.0, "2 min"), (60.0, "4 min")):
+        with progress.show_progress(5, None, show=False) as shown:
+            clock.now += passed
+            shown.advance()
+            assert shown.status_line() == f"1/5 samples, 0 failed, about {left} left"
+
+
+def test_a_state_is_shown_after_the_counts_and_an_outcome_in_place_of_the_failures(capsys, clock):
+    with progress.show_progress(2, None, show=True, outcome=lambda: "undecided") as shown:
+        clock.now += 5
+        shown.show("wave 1")
+        clock.now += 5
+        shown.show("wave 1")  # nothing new
+        shown.advance()
+        shown.advance()
+    assert capsys.readouterr().err.splitlines() == [
+        "rageval: 0/2 samples, undecided; wave 1",
+        "rageval: 1/2 samples, undecided, about 10 s left; wave 1",
+        "rageval: 2/2 samples, undecided; wave 1",
+    ]

@@ -10,7 +10,14 @@ from gigachat import exceptions as gigachat
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
+from langchain_core.exceptions import (
+    ModelAuthenticationError,
+    ModelInvalidRequestError,
+    ModelNotFoundError,
+    ModelPermissionDeniedError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+)
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -269,3 +276,16 @@ def test_as_many_of_them_as_a_client_keeps_connections_do_not_make_the_judge_una
 
     assert asyncio.run(adrive(ask(), run, {})).text == "a"
     assert run.meter.usage.calls == 100
+
+
+@each(
+    ("kind", "status"),
+    [
+        *((ModelInvalidRequestError, 400), (ModelAuthenticationError, 401)),
+        *((ModelPermissionDeniedError, 403), (ModelNotFoundError, 404), (ModelTimeoutError, None)),
+    ],
+)
+def test_langchains_classes_have_a_status_unless_the_cause_has_one(kind, status):
+    assert status_of(kind("no")) == status
+    assert status_of(caused(kind("no"), from_openai(503))) == 503
+    assert is_permanent(kind("no")) == (status in (401, 403, 404))

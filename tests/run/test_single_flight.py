@@ -168,3 +168,14 @@ def test_a_failed_execution_leaves_no_entry():
         flight.do("key", lambda: 1 / 0)
     gc.collect()
     assert not flight.calls
+
+
+async def test_loops_of_two_threads_share_one_execution():
+    flight, work = SingleFlight(), Work()
+    leader = asyncio.create_task(flight.ado("key", work))
+    await work.started.wait()
+    follower = asyncio.create_task(asyncio.to_thread(asyncio.run, flight.ado("key", Work())))
+    await auntil(lambda: flight.calls["key"].waiters == 2)
+    work.go_on.set()
+    assert await asyncio.wait_for(asyncio.gather(leader, follower), PATIENCE) == ["done", "done"]
+    assert work.times == 1

@@ -190,3 +190,29 @@ def test_after_a_stream_is_closed_no_waiting_job_is_started():
     closed.set()
     until(lambda: pool._idle)
     assert started == []
+
+
+def test_while_the_interpreter_shuts_down_a_job_of_a_pool_thread_runs_in_it(monkeypatch):
+    threads = DaemonThreads()
+    message = "can't create new thread at interpreter shutdown"
+
+    def start(thread):
+        raise RuntimeError(message)
+
+    def submit():
+        return threading.current_thread(), threads.submit(threading.current_thread).result(0)
+
+    go_on = threading.Event()
+    outer = threads.submit(lambda: go_on.wait(PATIENCE) and submit())
+    monkeypatch.setattr(threading.Thread, "start", start)
+    go_on.set()
+    own, used = outer.result(PATIENCE)
+    assert own is used
+    assert own.daemon
+    until(lambda: threads._idle)
+    assert threads.submit(threading.current_thread).result(PATIENCE) is own
+    with pytest.raises(RuntimeError, match=message):
+        DaemonThreads().submit(threading.current_thread)
+    message = "can't start new thread"
+    with pytest.raises(RuntimeError, match=message):
+        threads.submit(lambda: DaemonThreads().submit(threading.current_thread)).result(PATIENCE)

@@ -352,3 +352,15 @@ def test_an_abandoned_answer_keeps_its_turn(monkeypatch):
     assert engine.most == 1
     errors = [sample.metadata["error"] for sample in samples]  # either may have had the first turn
     assert "TimeoutError: the chain did not answer within 0.01 s" in errors
+
+
+def test_a_model_of_a_known_class_is_its_own_engine_if_none_is_seen():
+    class Derived(ChatLlamaCpp):
+        """A class of the user."""
+
+    engine = Engine()
+    for kind in (ChatLlamaCpp, Derived):
+        model = kind()
+        assert engines_of(model) == [model]
+        assert engines_of([model, model.bind(stop=["x"]), kind(client=engine), kind(client=engine)]) == [engine, model]
+    assert engines_of(Chat(client=object())) == []
