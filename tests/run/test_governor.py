@@ -1,5 +1,6 @@
 """Admission of tasks by a budget, room for model calls, and the circuit breaker of an endpoint."""
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -518,3 +519,56 @@ def test_a_process_that_leases_calls_counts_those_under_way():
 def test_a_cost_without_known_tokens_has_none():
     assert Cost.of(Usage(calls=1)) == Cost(1, 0, 0)
     assert Cost.of(Usage(calls=1, input_tokens=3)) == Cost(1, 3, 0)
+
+
+@each(
+    ("workers", "bound", "leases"),
+    [
+        (1, 1000, [(0, 1, 64), (64, 1, 128), (128, 0, 128)]),  # 64 times what is wanted
+        (1, 100, [(0, 1, 25), (25, 1, 43), (43, 57, 100), (100, 1, 100)]),  # a quarter of what is left
+        (2, 100, [(0, 1, 12), (12, 1, 23)]),  # an eighth
+        (1, 60, [(0, 50, 50), (50, 50, 60)]),  # what is wanted, and never more than there is
+        (1, 60, [(70, 1, 70)]),
+        (1, 0, [(0, 1, 0)]),
+    ],
+)
+def test_a_lease_is_a_block_of_what_is_left(workers, bound, leases):
+    ledger = Ledger(Budget(tokens=bound), 4, workers)
+    for spent, wanted, granted in leases:
+        lease = ledger.lease("one", Cost(tokens=spent), Cost(tokens=wanted))
+        assert lease.granted == Cost(math.inf, granted, math.inf)
+
+
+def test_what_other_processes_were_granted_or_have_spent_is_not_left():
+    ledger = Ledger(Budget(calls=100), 2, 1)
+    assert ledger.lease("one", Cost(), Cost(calls=40)).granted.calls == 40
+    assert ledger.lease("two", Cost(), Cost(calls=90)).granted.calls == 60
+    assert ledger.lease("one", Cost(calls=70), Cost()).granted.calls == 70
+    assert [ledger.lease(name, Cost(), Cost()).slots for name in ("one", "two", "three")] == [1, 1, 1]
+
+
+@each(
+    ("calls", "tokens", "limit", "pace"),
+    [(2, 0, "30", 1.0), (0, 0, "30", None), (1, 50, "3000", 1.0), (1, 50, None, None)],
+)
+def test_a_limit_of_tokens_is_no_pace_before_a_call(calls, tokens, limit, pace):
+    meter = UsageMeter()
+    meter.add(calls=calls, input_tokens=tokens)
+    governor = Governor(meter=meter, limit=4)
+    with governor.limiter.slot() as slot:
+        headers = {} if limit is None else {"x-ratelimit-limit-tokens": limit}
+        governor.record_rejection(slot, from_headers(headers))
+    assert governor.limiter.pace == (None if pace is None else pytest.approx(0.98 * pace))
+
+
+@each(("patience", "pause"), [(20, 2.0), (50, 5.0), (600, 5.0)])
+def test_a_pause_is_a_tenth_of_the_patience_and_at_most_five_seconds(clock, patience, pause):
+    governor, lost = Governor(patience=patience), ConnectionRefusedError()
+    assert governor.pause(ENDPOINT, lost) == pause
+    governor.record_try(ENDPOINT, lost)
+    clock.seconds += patience / 2
+    governor.record_try(ENDPOINT, lost)  # it is down since the first try
+    clock.seconds += patience / 2
+    assert governor.pause(ENDPOINT, lost) is None
+    assert governor.outage(ENDPOINT).failures == 2
+    assert governor.pause(ENDPOINT, lost) is None

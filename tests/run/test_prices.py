@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_rageval import ConfigError
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.run.usage import PriceList, UsageMeter, format_money, names_of_model
+from langchain_rageval.run.usage import PriceList, UsageMeter, format_money, names_of_model, tokens_in
 
 TOKENS = {"input_tokens": 3_000_000, "output_tokens": 1_000_000, "input_token_details": {"cache_read": 2_000_000}}
 
@@ -77,7 +77,55 @@ def test_a_meter_adds_money_to_its_parents_until_a_price_is_missing():
 
 @each(
     ("money", "text"),
-    [(None, "–"), (0.0, "0.0000"), (0.00001, "< 0.0001"), (0.1234567, "0.1235"), (1234.5, "1,234.50")],
+    [
+        *((None, "–"), (0.0, "0.0000"), (0.00001, "< 0.0001"), (0.00009, "< 0.0001"), (0.0001, "0.0001")),
+        *((0.1234567, "0.1235"), (9.9876, "9.9876"), (10, "10.00"), (1234.5, "1,234.50")),
+    ],
 )
 def test_money_is_shown_without_a_currency(money, text):
     assert format_money(money) == text
+
+
+@each(
+    ("tokens", "money"),
+    [
+        ({"input_tokens": 10, "output_tokens": None}, 20),
+        ({"input_tokens": None, "output_tokens": 10}, 50),
+        ({"input_tokens": 10, "input_token_details": None}, 20),
+        ({"input_tokens": 10, "input_token_details": {"cache_read": None}}, 20),
+        ({"input_tokens": 10, "input_token_details": {"cache_read": 4}}, 14),
+        ({"input_tokens": 10, "input_token_details": {"cache_read": 40}}, 5),
+    ],
+)
+def test_missing_counts_cost_nothing_and_no_more_than_all_input_was_cached(tokens, money):
+    assert PriceList.of((2.0, 5.0, 0.5)).cost([], tokens) == pytest.approx(money / 1e6)
+
+
+def test_a_named_price_comes_before_that_of_all_other_models():
+    prices = PriceList.of({"": (1, 1), "m": (2, 2), "n": (3, 3)})
+    paid = [prices.cost(names, {"input_tokens": 10**6}) for names in (["x", "n", "m"], ["m"], ["x"], [])]
+    assert paid == [3, 2, 1, 1]
+    assert PriceList.of({"m": (1, 2)}).problem([]) == "a model has no price (there are prices of m)"
+    assert prices.problem(["x"]) == "x reports no tokens"
+    assert PriceList.of(None) is None
+
+
+@each(("texts", "tokens"), [([], 0), (["abc"], 0), (["abcd"], 1), (["ab", "cd", "efg"], 1), (["abcd", "efgh"], 2)])
+def test_a_token_is_estimated_as_four_characters_of_all_texts(texts, tokens):
+    assert tokens_in(*texts) == tokens
+
+
+def test_a_meter_takes_over_all_counts_of_another():
+    prices = PriceList.of((1, 2))
+    one, other = UsageMeter(prices=prices), UsageMeter(prices=prices)
+    for meter, seconds in ((one, 1.5), (other, 0.25)):
+        meter.add(calls=2, input_tokens=3, seconds=seconds, embedded=4, money=0.5, abandoned=1, unreported=7)
+        meter.count("vote", 2)
+    events = one.events
+    one.add_all_of(other)
+    expected = Usage(calls=4, input_tokens=6, seconds=1.75, embedded=8, money=1.0)
+    assert (one.usage, one.abandoned, one.unreported) == (expected, 2, 14)
+    assert (events, one.events) == ({"vote": 2}, {"vote": 4})
+    other.add(unpriced=["no price"])
+    one.add_all_of(other)
+    assert (one.usage.money, [*one.unpriced]) == (None, ["no price"])

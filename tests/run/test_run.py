@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
+import httpx
 import pytest
 from helpers.each import each
 from helpers.offline import offline, rag_samples
@@ -246,3 +247,36 @@ def test_a_callback_that_a_users_step_adds_sees_its_child_runs():
     mine = Metric("mine", aspect="answer", reads=set(), steps=own, reduce=lambda state: Value(1))
     assert mine.invoke(SAMPLE).value == 1
     assert listener.names[-2:] == ["extract_statements", "verify_statements"]
+
+
+@each(
+    ("error", "timeout", "is_ours"),
+    [
+        *((httpx.ReadTimeout("slow"), 5, True), (httpx.ReadTimeout("slow"), None, False)),
+        *((TimeoutError("own"), 5, False), (ValueError("no"), 5, False)),
+    ],
+)
+def test_a_timeout_of_the_client_names_the_model_and_any_other_error_is_unchanged(error, timeout, is_ours):
+    with (
+        pytest.raises(type(error) if not is_ours else TimeoutError) as caught,
+        Run(timeout=timeout).timeout_of_client(HashingEmbeddings()),
+    ):
+        raise error
+    assert str(caught.value) == ("HashingEmbeddings did not answer within 5 s" if is_ours else str(error))
+
+
+async def test_an_awaited_call_that_fails_as_it_is_cancelled_has_taken_too_long():
+    async def closes_badly():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ValueError("closed") from None
+
+    async def fails(error):
+        raise error
+
+    with pytest.raises(TimeoutError, match=r"^the chain did not answer within 0 s$"):
+        await Run(timeout=0).await_with_timeout(closes_badly(), "the chain")
+    for error in (TimeoutError("own"), ValueError("no")):
+        with pytest.raises(type(error), match=f"^{error}$"):
+            await Run(timeout=PATIENCE).await_with_timeout(fails(error), None)

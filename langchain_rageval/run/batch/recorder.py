@@ -312,7 +312,7 @@ class Recorder:
                 api = kind(client)
                 api = self.apis.setdefault((api.provider, api.endpoint, api.credential), api)
                 transport = _Transport(self, api, client._client)
-                http_client = transport.library.Client(transport=transport, trust_env=False)
+                http_client = transport.library.Client(transport=transport)
                 self._clients[id(client)] = client, client.with_options(http_client=http_client)
             return self._clients[id(client)][1]
 
