@@ -79,8 +79,8 @@ AnyScorer = Runnable[Any, Any] | Scorer | ScorerGroup
 def remedy_for(thing: object) -> str:
     """Return advice on an object that is no metric, for the end of an error message.
 
-    The advice is "; call it with a judge" for a function that builds a metric, ": decorate it with @metric(reads=...)"
-    for another function or class, and "" for any other object.
+    The advice is "; call it with a judge" or "; call it to build the metric" for a function that builds a metric,
+    ": decorate it with @metric(reads=...)" for another function or class, and "" for any other object.
     """
     if not callable(thing) or isinstance(thing, Runnable):
         return ""
@@ -88,9 +88,11 @@ def remedy_for(thing: object) -> str:
         parameters = list(inspect.signature(thing).parameters)
     except (TypeError, ValueError):  # of C functions, which have no signature
         parameters = []
-    own = str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
-    if own or parameters[:1] in (["judge"], ["embeddings"], ["model"]):
+    if parameters[:1] == ["judge"]:
         return "; call it with a judge"
+    own = str(getattr(thing, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+    if own or parameters[:1] in (["embeddings"], ["model"]):
+        return "; call it to build the metric"
     return ": decorate it with @metric(reads=...)"
 
 

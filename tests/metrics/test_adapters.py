@@ -23,7 +23,7 @@ from helpers.servers.chat import Faults
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumpd, dumps
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import ConfigurableField, RunnableGenerator, RunnablePassthrough
+from langchain_core.runnables import ConfigurableField, RunnableGenerator, RunnablePassthrough, ensure_config
 from langchain_gigachat import GigaChat
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -32,7 +32,9 @@ from langgraph.graph import END, START, StateGraph
 from openevals.exact import exact_match
 
 from langchain_rageval import Judge, OfflineJudge, SampleError, Score, evaluate, faithfulness, suite
+from langchain_rageval.metrics.structure import ascore_sample, score_sample
 from langchain_rageval.prompts.answer_schemas import Statements, Verdict
+from langchain_rageval.run.run import Run
 
 metric = faithfulness(OfflineJudge())
 broken = faithfulness(broken_judge())
@@ -102,7 +104,13 @@ async def test_a_config_chooses_the_model_of_a_configurable_judge():
     strict = chosen.with_config(configurable={"llm": "strict"})
     assert (chosen.invoke(SAMPLE).value, strict.invoke(SAMPLE).value) == (1.0, 0.0)
     assert (await strict.ainvoke(SAMPLE)).value == 0.0
-    assert chosen.invoke(SAMPLE, {"configurable": {"llm": "strict"}}).value == 0.0
+    config = {"configurable": {"llm": "strict"}}
+    assert chosen.invoke(SAMPLE, config).value == 0.0
+    whole = ensure_config(config)
+    for untraced in (True, False):
+        assert score_sample(chosen, SAMPLE, Run(), whole, untraced=untraced)["faithfulness"].value == 0.0
+        scores = await ascore_sample(chosen, SAMPLE, Run(), whole, untraced=untraced)
+        assert scores["faithfulness"].value == 0.0
 
 
 # Events and callbacks

@@ -183,4 +183,7 @@ def test_a_verdict_on_an_aspect_is_scored_again_by_a_metric_of_the_same_aspect_a
     score = aspect_critique(judge, "conciseness").invoke(ANSWERED)
     again = aspect_critique(scripted(), "conciseness", name="mine").rescore(ANSWERED, score)
     assert (again.value, again.reason, again.findings) == (1.0, "Short.", score.findings)
-    assert aspect_critique(scripted(), "coherence").rescore(ANSWERED, score) is None
+    single = aspect_critique(scripted(critique(False)), "conciseness").invoke(ANSWERED)
+    assert aspect_critique(scripted(), "conciseness").rescore(ANSWERED, single).value == 0.0
+    for other in (score, single):
+        assert aspect_critique(scripted(), "coherence").rescore(ANSWERED, other) is None

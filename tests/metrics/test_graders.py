@@ -5,8 +5,6 @@ import math
 import pytest
 from helpers.each import each
 from helpers.scripted import PairScores, Vectors, relevance, scripted
-from hypothesis import given as hypothesis_given
-from hypothesis import strategies as st
 
 from langchain_rageval import (
     ConfigError,
@@ -342,13 +340,13 @@ def test_a_threshold_decides_which_part_of_a_passage_is_enough():
     assert span_grader().judged_grades(given) == [1.0]
 
 
-@hypothesis_given(*[st.tuples(st.sampled_from("ab"), st.integers(0, 12), st.integers(1, 12))] * 2)
-def test_the_overlap_of_two_places_is_their_common_share_of_the_shorter(one, other):
-    spans = [[source, start, start + length] for source, start, length in (one, other)]
-    places = {"spans": [spans[0]], "context_spans": [spans[1]]}
-    first, second = ({(source, at) for at in range(start, end)} for source, start, end in spans)
-    (grade,) = grades_of_span_grader(sample(["quite"], passages=["other"], **places))
-    assert float(grade) == len(first & second) / min(len(first), len(second))
+def test_the_overlap_of_two_places_is_their_common_share_of_the_shorter():
+    spans = [["a", start, start + length] for start in range(4) for length in (1, 2, 5, 9)] + [["b", 0, 9]]
+    sets = [{(source, at) for at in range(start, end)} for source, start, end in spans]
+    for passage, place in zip(sets, spans, strict=True):
+        given = sample(["quite"] * len(spans), passages=["other"], spans=[place], context_spans=spans)
+        shares = [len(chunk & passage) / min(len(chunk), len(passage)) for chunk in sets]
+        assert [float(grade) for grade in grades_of_span_grader(given)] == shares
 
 
 def test_a_reranker_gains_by_putting_the_passage_first():

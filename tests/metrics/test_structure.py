@@ -1,18 +1,34 @@
+from helpers.each import each
 from helpers.samples import SAMPLE
 from helpers.scripted import broken_judge
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import Metric, OfflineJudge, Value, claim_metrics, exact_match, faithfulness, suite
+from langchain_rageval import (
+    Metric,
+    OfflineJudge,
+    Value,
+    answer_similarity,
+    claim_metrics,
+    exact_match,
+    faithfulness,
+    ndcg_at,
+    suite,
+)
+from langchain_rageval.data.instrument import Instrument, split_digests
 from langchain_rageval.metrics.structure import (
     called_models,
+    instruments_in,
     is_plannable,
     judges_of,
     metrics_in,
     names_of,
+    remedy_for,
     sequential_steps,
     shared_steps_key,
     stages_of,
     steps_with_fresh_capabilities,
+    update_instruments,
+    with_instruments,
 )
 
 metric = faithfulness(OfflineJudge())
@@ -78,3 +94,81 @@ def test_fresh_steps_score_the_same_with_judges_of_their_own():
     assert fresh.invoke(SAMPLE).value == score.value
     assert fresh.instrument == metric.instrument
     assert all(one is not other for one, other in zip(fresh.judges, metric.judges, strict=True))
+
+
+def takes_a_judge(judge):
+    """Build a metric of the user's own."""
+
+
+def takes_embeddings(embeddings, k=1):
+    """Build a metric of the user's own."""
+
+
+def takes_a_sample(sample):
+    """Score a sample."""
+
+
+CALL, WITH_A_JUDGE = "; call it to build the metric", "; call it with a judge"
+
+
+@each(
+    ("thing", "remedy"),
+    [
+        (faithfulness, WITH_A_JUDGE),
+        (takes_a_judge, WITH_A_JUDGE),
+        (takes_embeddings, CALL),
+        (exact_match, CALL),
+        (ndcg_at, CALL),
+        (answer_similarity, CALL),
+        (takes_a_sample, ": decorate it with @metric(reads=...)"),
+        (dict, ": decorate it with @metric(reads=...)"),
+        (metric, ""),
+        ("faithfulness", ""),
+        (None, ""),
+    ],
+)
+def test_what_is_no_metric_yet_has_a_remedy(thing, remedy):
+    assert remedy_for(thing) == remedy
+
+
+class Longer:
+    """Reducer with a limit that may change."""
+
+    def __init__(self):
+        self.limit = 1
+
+    def __call__(self, state):
+        """Return whether the answer exceeds the limit."""
+        return Value(float(len(state["sample"].answer) > self.limit))
+
+
+def test_a_changed_reducer_is_noticed_when_the_instruments_are_updated():
+    longer = Longer()
+    own = Metric("own", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=longer, version=None)
+    before = own.instrument
+    longer.limit = 2
+    assert own.instrument == before
+    update_instruments([suite(own, exact_match()).with_retry()])
+    assert own.instrument != before
+
+
+@each(
+    ("around", "is_covered"),
+    [
+        (lambda: metric, False),
+        (lambda: suite(metric), False),
+        (lambda: metric.with_retry().with_config(tags=["a"]), False),
+        (lambda: RunnableLambda(dict) | metric, True),
+        (lambda: RunnableLambda(dict) | RunnableLambda(dict) | suite(metric).with_retry(), True),
+        (lambda: metric.with_config(configurable={"llm": "strict"}), True),
+        (lambda: RunnableLambda(dict) | metric.with_config(configurable={"llm": "strict"}), True),
+    ],
+)
+def test_a_score_has_the_instrument_of_all_that_surrounds_its_metric(around, is_covered):
+    whole = around()
+    (instrument,) = instruments_in(whole).values()
+    assert (instrument.digests != metric.instrument) is is_covered
+    assert split_digests(instrument.digests)[1] == split_digests(metric.instrument)[1]
+    marked = with_instruments({"faithfulness": score}, whole, {"faithfulness": Instrument("found.counted")})
+    assert marked["faithfulness"].instrument == ("found.counted" if is_covered else score.instrument)
+    assert marked["faithfulness"].model_copy(update={"instrument": score.instrument}) == score

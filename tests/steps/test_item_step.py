@@ -52,7 +52,7 @@ from langchain_rageval.prompts.answer_schemas import (
 from langchain_rageval.steps.check_turns import check_needs, check_user_facts
 from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
 from langchain_rageval.steps.entities import find_entities
-from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
+from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevance, select_sentences
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.verify_statements import verify_statements
 
@@ -267,6 +267,21 @@ def test_an_item_0_is_dropped_if_the_last_item_is_there(name):
     strong, weak = case.labels
     judge = scripted(case.reply([(0, strong), (1, strong), (2, weak), (3, strong)]))
     assert labels_of(found(case, judge)) == [strong, weak, strong]
+
+
+@each(
+    ("step", "entries"),
+    [
+        (CASES["critique_aspect"].step, {"contexts": "windows"}),
+        (CASES["grade_rubric"].step, {"contexts": "windows"}),
+        (lambda judge: verify_statements(judge, of="answer", by_chunk=True), {"by_chunk": True}),
+        (lambda judge: grade_relevance(judge, scale=(1, 5), pointwise=True), {"scale": (1, 5), "pointwise": True}),
+    ],
+)
+def test_the_instrument_holds_the_options_beside_judge_prompts_and_schema(step, entries):
+    instrument = step(scripted()).instrument
+    assert {name: instrument[name] for name in entries} == entries
+    assert {"step", "judge", "prompts", "own_prompt", "schema"} <= instrument.keys()
 
 
 @every_listed_case

@@ -9,8 +9,10 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
+from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
+from langchain_rageval.steps.stage import SharedSteps
 
 
 class Tone(BaseModel):
@@ -171,3 +173,11 @@ def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(le
     text = "a" * length
     assert most_items(text) == max(10, length // 3)
     assert list_length(text) == min(size for size in (10, 20, 40, 80, 160, 320, 640) if size >= most_items(text))
+
+
+def test_shared_steps_do_the_work_of_their_stages_in_order():
+    judge = scripted(POLITE, POLITE)
+    stages = [JudgeStep(TONE, judge, Tone, name=name) for name in ("first", "second")]
+    state = drive(SharedSteps(stages, name="both", key=1).work(STATE), Run(), {})
+    assert state == {**STATE, "first": POLITE, "second": POLITE}
+    assert [inputs.keys() for inputs in judge.inputs] == [{"question", "answer"}, {"question", "answer", "first"}]
