@@ -223,7 +223,7 @@ def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | Non
     excess = {part: fmean(values) - mean for part, values in slices.items()}
     values = [value - excess[part] for _, value, part in own]
     days = [_day(row) for row, _, _ in own]
-    hours = [row.time and row.time.replace(minute=0, second=0, microsecond=0) for row, _, _ in own]
+    hours = [f"{row.time:%Y-%m-%d %H}" for row, _, _ in own]
     blocks = _starts(days if len(set(days)) >= _LEAST_DAYS else hours)
     block_means = [fmean(values[start:end]) for start, end in pairwise([*blocks, len(values)])]
     places = [blocks[place] for place in change_points(block_means, error)]

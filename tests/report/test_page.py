@@ -208,6 +208,19 @@ def test_a_judge_is_named_by_its_model(tmp_path, model, name):
     assert facts_of(written(judged(model), tmp_path))["judge"] == name
 
 
+def test_the_first_instrument_of_a_metric_is_described_and_of_others_the_differences():
+    provenance, rows = Provenance(), []
+    known = [({"judge": "a"}, None), ({"judge": "b"}, None), (None, None)]
+    for place, (found_by, counted_by) in enumerate(known):
+        instrument = Instrument.of(found_by, counted_by, "why")
+        provenance = provenance.with_instrument("faithfulness", instrument)
+        scores = {"faithfulness": score(1.0, instrument=instrument.digests)}
+        rows.append(Row(index=place, sample=sample(place), scores=scores))
+    shown = page_module.Page(Report(rows, provenance=provenance), None, None, {}, page_module.PageNotes("en"), ())
+    assert shown.instruments == {"faithfulness": [str(Instrument.of(*known[0], "why")), "judge: 'a' != 'b'"]}
+    assert page_module.Page(report([1.0]), None, None, {}, page_module.PageNotes("en"), ()).instruments == {}
+
+
 def test_an_unknown_date_and_judge_are_said_to_be_unknown(tmp_path):
     facts = facts_of(written(report([1.0]), tmp_path))
     assert (facts["finished"], facts["judge"]) == ("not recorded", "not recorded")

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import STATEMENT, failed, paid, report_of, sample, score, scored, unscored
+from helpers.reports import STATEMENT, failed, paid, report_of, row, sample, score, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -207,3 +207,25 @@ def test_money_has_a_column_only_if_it_is_known():
     assert len(free.cells()[0]) == len(free.headings) == len(dear.headings) - 1
     assert dear["faithfulness"].money == dear.usage.money == 0.25
     assert "1 call, 0.2500 money" in str(dear["faithfulness"])
+
+
+def audited(*pairs, **more):
+    """Return the audit of rows with these values of the own and of the strong judge."""
+    rows = [
+        row(n, scored(own, **more)).model_copy(update={"audit": {"faithfulness": scored(strong, **more)}})
+        for n, (own, strong) in enumerate(pairs)
+    ]
+    return Report(rows).audit["faithfulness"]
+
+
+def test_judges_agree_up_to_a_tenth_whatever_the_rounding():
+    tenths = [(n / 10, (n + 1) / 10) for n in range(10)]
+    assert audited(*tenths).agreement == 1.0
+    assert audited(*tenths, *((strong, own) for own, strong in tenths)).agreement == 1.0
+    assert audited((0.0, 0.1), (0.0, 0.11), (0.5, 0.5), (0.6, 0.4)).agreement == 0.5
+
+
+def test_the_audit_of_a_metric_without_a_range_has_a_mean_alone():
+    found = audited(*((float(n), float(2 * n)) for n in range(20)), range=(None, None))
+    assert (found.mean, found.own_mean, found.low, found.interval) == (pytest.approx(19.0), 9.5, None, "")
+    assert [pair.index for pair in found.parted] == [*range(19, 9, -1)]

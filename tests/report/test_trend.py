@@ -6,11 +6,13 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import START, report_of, row, scored, stream
+from helpers.reports import START, failed, report_of, row, scored, stream
 
 from langchain_rageval import ConfigError, Report, Row, Sample, trend
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
+from langchain_rageval.report.trend_page import trend_charts
+from langchain_rageval.statistics.sequential import spread_of_groups
 
 BASELINE = stream([0.9] * 6, seed=2)
 
@@ -150,11 +152,16 @@ def test_where_lower_is_better_a_rise_is_a_drift():
     assert list(trend(turned(stream([0.5] * 10)), turned(BASELINE)).alarms) == ["noise"]
 
 
-def test_an_alarm_does_not_depend_on_the_scale_of_the_values():
+@each(
+    ("low", "width", "bounds"), [(1, 4, (1, 5)), (-5, 5, (-5, 0)), (0, 10, None), (0, 1, (None, None)), (-3, 3, None)]
+)
+def test_an_alarm_does_not_depend_on_the_scale_of_the_values(low, width, bounds):
+    """Without a range, the values from the least (or 0) to the greatest (or 1) are the scale."""
+
     def graded(report):
         return Report(
             [
-                one.model_copy(update={"scores": {"grade": scored(1 + 4 * value_of(one), "grade", range=(1, 5))}})
+                one.model_copy(update={"scores": {"grade": scored(low + width * value_of(one), "grade", range=bounds)}})
                 for one in report.rows
             ]
         )
@@ -162,10 +169,36 @@ def test_an_alarm_does_not_depend_on_the_scale_of_the_values():
     def value_of(one):
         return one.scores["faithfulness"].value
 
-    live = stream([0.9] * 5 + [0.5] * 5)
-    plain, scaled = trend(live, BASELINE).alarms["faithfulness"], trend(graded(live), graded(BASELINE)).alarms["grade"]
-    assert (scaled.raised, scaled.since, scaled.samples) == (plain.raised, plain.since, plain.samples)
-    assert trend(graded(stream([0.9] * 10)), graded(BASELINE)).alarms == {}
+    live = stream([0.9] * 3 + [0.5] * 5, per_day=30)
+    baseline = stream([0.9] * 4, seed=2, per_day=40)
+    plain = trend(live, baseline, margin=0.05).alarms["faithfulness"]
+    found = trend(graded(live), graded(baseline), margin=0.05 * (width + (low < 0 and bounds is None))).alarms["grade"]
+    assert (found.since, found.mean) == (plain.since, pytest.approx(low + width * plain.mean))
+    if low >= 0 or bounds:
+        assert (found.raised, found.samples) == (plain.raised, plain.samples)
+
+
+def test_the_spread_of_days_is_that_of_their_residuals():
+    live = with_days(0.3, days=11, seed=3)
+    found = trend(live)
+    assert found.changes == {}
+    numbers = [
+        one.scores["faithfulness"].value - fmean(float(r.scores["faithfulness"]) for r in live.rows)
+        for one in live.rows
+    ]
+    days = [numbers[start : start + 40] for start in range(0, len(numbers), 40)]
+    assert [note.fields["spread"] for note in found.notes] == [pytest.approx(spread_of_groups(days, 1))]
+
+
+def test_rows_and_baselines_without_values_leave_dashes():
+    rows = [*stream([0.9]).rows, row(99, id="x").model_copy(update={"time": START + timedelta(days=2)})]
+    found = trend(Report(rows), report_of(*[failed()] * 9))
+    assert [cells[:2] for cells in found.cells()] == [("baseline", "0"), ("2026-11-02", "50"), ("2026-11-04", "0")]
+    assert [cells[2] for cells in found.cells()][::2] == ["–", "–"]
+    (chart,) = trend_charts(found)
+    assert (chart.base, chart.alarm, len(chart.points)) == (None, None, 1)
+    with pytest.raises(ConfigError, match="the baseline has too few scores to watch faithfulness"):
+        found.check()
 
 
 def mixed(easy, seed, days=10):
