@@ -312,7 +312,7 @@ class DriftDetector:
         loss = lowest - value
         capital, sums, squares = self._bettors
         edge = np.maximum(sums, 0.0) / (squares + 0.25)
-        capital += np.log1p(np.minimum(edge, _MOST_STAKED / max(1 - lowest, 1e-9)) * loss)
+        capital += np.log1p(np.minimum(edge, _MOST_STAKED / (1 - lowest)) * loss)
         sums += loss
         squares += loss**2
         self._losses.append(loss)
