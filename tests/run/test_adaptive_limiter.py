@@ -299,28 +299,6 @@ def test_calls_that_are_rejected_one_at_a_time_are_sent_at_the_pace_that_is_answ
         answer(slots, held(slots, 1), rejected=number % 3 > 0)
         slots._next = 0.0
     assert slots.pace == pytest.approx(1, rel=0.2)
-    slots._many, before = 10.0, slots.pace  # fewer rejections for an answer do not make it measured again
-    slots._begin_measure()
-    for rejected in (0, 1, 1, 1):
-        clock.seconds += 1
-        answer(slots, held(slots, 1), rejected=rejected)
-        slots._next = 0.0
-    assert slots.pace == before
-    slots._next = clock.seconds
-    assert [round(slots._delay(has_turn=False) * slots.pace) for _ in range(3)] == [0, 1, 2]
-
-
-def test_a_stated_pace_is_kept_and_retry_after_closes_for_all_if_every_call_is_rejected(clock):
-    slots = AdaptiveLimiter(8)
-    slots.state_pace(10.0)
-    assert slots.pace == pytest.approx(9.8)
-    for call in held(slots, 1):
-        slots.record_rejection(call, 30.0)
-    assert slots._delay(has_turn=True) <= 0  # one call by chance
-    other = AdaptiveLimiter(8)
-    for call in held(other, 8):
-        other.record_rejection(call, 30.0)
-    assert other._delay(has_turn=True) == 30
 
 
 def sent_at(clock, slots, count):

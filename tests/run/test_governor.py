@@ -45,11 +45,6 @@ def test_a_budget_says_its_bounds():
     assert str(Budget(calls=1000, tokens=5)) == "1,000 calls and 5 tokens"
 
 
-def test_the_cost_of_a_usage_includes_unreported_tokens():
-    usage = Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3)
-    assert Cost.of(usage, unreported=5) == Cost(2, 15, 3)
-
-
 def nothing():
     return Cost()
 
@@ -516,9 +511,13 @@ def test_a_process_that_leases_calls_counts_those_under_way():
         governor.begin_call()
 
 
-def test_a_cost_without_known_tokens_has_none():
-    assert Cost.of(Usage(calls=1)) == Cost(1, 0, 0)
-    assert Cost.of(Usage(calls=1, input_tokens=3)) == Cost(1, 3, 0)
+def test_the_cost_of_a_usage_includes_unreported_tokens_and_no_unknown_ones():
+    for usage, unreported, cost in (
+        (Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3), 5, Cost(2, 15, 3)),
+        (Usage(calls=1, input_tokens=None, output_tokens=4), 0, Cost(1, 4, 0)),
+        (Usage(calls=1), 0, Cost(1, 0, 0)),
+    ):
+        assert Cost.of(usage, unreported) == cost
 
 
 @each(
