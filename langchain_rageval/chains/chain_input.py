@@ -270,7 +270,7 @@ def _has_keys(function: Any, parameter: str) -> bool:
 
 
 def _input_schema(chain: Runnable[Any, Any]) -> Schema:
-    """Return the JSON schema of the input; empty if it is unknown."""
+    """Return the JSON schema of the input, with a reference at its top resolved; empty if it is unknown."""
     try:
         schema: Any = chain.get_input_jsonschema()
     except Exception:  # pydantic cannot describe it, such as a TypedDict of `typing` in Python 3.11
@@ -280,7 +280,9 @@ def _input_schema(chain: Runnable[Any, Any]) -> Schema:
             schema = TypeAdapter(TypedDict("State", shown, total=False)).json_schema()  # type: ignore[operator]
         except Exception:  # a type without hints or without a JSON schema; the question is then passed as it is
             schema = {}
-    return _resolved(schema, schema)
+    if "$ref" in schema:
+        schema = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
+    return {**schema, "properties": {name: part for name, part in schema.get("properties", {}).items() if name != _ANY}}
 
 
 def _annotated_type(chain: Runnable[Any, Any]) -> Any:
@@ -308,17 +310,6 @@ def _part_of_class(chain: Runnable[Any, Any], *names: str) -> Any:
     """Return the part of a chain that gets its input and is of one of some classes, by name; None if none is."""
     parts = receivers_of_input(chain)
     return next((part for part in parts if any(kind.__name__ in names for kind in type(part).__mro__)), None)
-
-
-def _resolved(schema: Any, root: Schema) -> Schema:
-    """Return a schema in which a reference at the top is replaced by its definition, next to all definitions."""
-    definitions = root.get("$defs", {})
-    if isinstance(schema, Mapping) and "$ref" in schema:
-        schema = definitions.get(schema["$ref"].rpartition("/")[2], {})
-    if not isinstance(schema, Mapping):
-        return {}
-    properties = {name: part for name, part in schema.get("properties", {}).items() if name != _ANY}
-    return {**schema, "properties": properties, "$defs": definitions}
 
 
 def _types(schema: Any) -> set[str]:

@@ -154,7 +154,7 @@ class AdaptiveLimiter:
         self._usual: float | None = None  # seconds of a call
         self._begin_measure()
         self._next = self._closed_until = 0.0
-        self._holders: dict[Slot, None] = {}
+        self._holders: set[Slot] = set()
         self._waiting: deque[tuple[Slot, Future[None]]] = deque()
         self._lock = threading.Lock()
 
@@ -322,7 +322,7 @@ class AdaptiveLimiter:
     def _hold(self, slot: Slot) -> None:
         slot.since, slot.epoch, slot.number = time.monotonic(), self._epoch, self._taken
         self._began, self._taken = self._began or slot.since, self._taken + 1
-        self._holders[slot] = None
+        self._holders.add(slot)
 
     def _first_delay(self, slot: Slot) -> float:
         """Return the seconds that a call waits at the start; 0 or less if it does not.
@@ -348,7 +348,7 @@ class AdaptiveLimiter:
         with self._lock:
             if self.size is None or slot.epoch == self._epoch or len(self._holders) <= self.size:
                 return True
-            del self._holders[slot]
+            self._holders.remove(slot)
             slot._waiter = Future[None]()
             self._waiting.appendleft((slot, slot._waiter))
             self._admit()
@@ -366,7 +366,7 @@ class AdaptiveLimiter:
 
     def _release(self, slot: Slot) -> None:
         with self._lock:
-            del self._holders[slot]
+            self._holders.remove(slot)
             self._admit()
 
     def _admit(self) -> None:
@@ -380,7 +380,7 @@ class AdaptiveLimiter:
         """Remove a cancelled caller from the queue, or release its place if it has one, also since a moment ago."""
         with self._lock:
             self._waiting = deque(waiting for waiting in self._waiting if waiting[0] is not slot)
-            self._holders.pop(slot, None)
+            self._holders.discard(slot)
             self._admit()
 
     def _free(self) -> bool:

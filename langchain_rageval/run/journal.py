@@ -46,8 +46,7 @@ class Journal:
             JournalError: if the file cannot be read, or is not a journal.
         """
         with self._open() as connection:
-            row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+            return _select(connection, key)
 
     def put(self, key: str, value: str) -> None:
         """Store a result. Once this method has returned, the result survives a crash of the process.
@@ -67,9 +66,9 @@ class Journal:
         with self._open() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-                value = change(None if row is None else str(row[0]))
-                connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
+                connection.execute(
+                    "INSERT OR REPLACE INTO results VALUES (?, ?)", (key, change(_select(connection, key)))
+                )
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
@@ -108,6 +107,11 @@ class Journal:
                 yield connection
         except sqlite3.Error as error:
             raise JournalError(f"the journal {self.path} {_explain(error)}") from error
+
+
+def _select(connection: sqlite3.Connection, key: str) -> str | None:
+    row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def journal_key(*parts: Any) -> str:
