@@ -165,6 +165,7 @@ def test_a_draft_beside_the_answer_stays_refused_whatever_its_form():
     "message",
     [
         AIMessage([{"type": "output_text", "text": ONE}]),
+        AIMessage([{"type": "reasoning", "content": [{"type": "text", "text": "{}"}]}, {"type": "text", "text": ONE}]),
         AIMessage([{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": ONE}]}]),
         AIMessage("", additional_kwargs={"reasoning_content": ONE}),
         AIMessage("\n", additional_kwargs={"reasoning": f" {ONE} "}),
@@ -221,7 +222,7 @@ def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metad
         assert caught.value.llm_output == ONE
 
 
-@each("metadata", [*REPLIES["ends"], {"finish_reason": FinishReason.STOP}])
+@each("metadata", [*REPLIES["ends"], {"finish_reason": FinishReason.STOP}, {"tier": "failed"}, {"note": "incomplete"}])
 def test_a_reply_that_ended_by_itself_is_read(metadata):
     assert PARSER.read_message(AIMessage(ONE, response_metadata=metadata)) == WANTED
 
@@ -260,7 +261,7 @@ THOUGHTS_ONLY, CUT_OFF, EMPTY = True, False, "this is not JSON"
     ("text", "stop", "reasoning", "output", "expected"),
     [
         *(("", None, *tokens, THOUGHTS_ONLY) for tokens in [(1, 1), (9, 10), (10, 10), (180, 200)]),
-        *(("", None, *tokens, EMPTY) for tokens in [(0, 0), (None, 0), (None, 1), (0, 1), (8, 10), (179, 200)]),
+        *(("", None, *tokens, EMPTY) for tokens in [(0, 0), (None, 0), (1, 0), (None, 1), (0, 1), (8, 10), (179, 200)]),
         ("", "stop", 10, 10, EMPTY),
         *((ONE, stop, 195, 200, WANTED) for stop in (None, "stop")),
         *((" ", "length", *tokens, THOUGHTS_ONLY) for tokens in [(1, 200), (200, 200)]),
@@ -318,6 +319,21 @@ def test_different_calls_are_refused():
 def test_the_text_of_an_invalid_call_is_repaired():
     invalid = {"name": "Verdicts", "args": ONE.replace('"', "'"), "id": "1", "error": None, "type": "invalid_tool_call"}
     assert PARSER.read_message(AIMessage("", invalid_tool_calls=[invalid])) == WANTED
+
+
+def test_of_several_invalid_calls_the_one_named_like_the_class_is_read_also_after_much_reasoning():
+    calls = [
+        {"name": name, "args": args, "id": name, "error": None} for name, args in (("Verdicts", ONE), ("Find", ""))
+    ]
+    message = AIMessage("", invalid_tool_calls=calls, usage_metadata=usage(200, 200))
+    assert PARSER.read_message(message) == WANTED
+
+
+def test_a_call_is_quoted_in_its_own_script():
+    message = AIMessage("", tool_calls=[call("Verdicts", {"verdicts": "да"})])
+    with pytest.raises(OutputParserException) as caught:
+        PARSER.read_message(message)
+    assert caught.value.llm_output == '{"verdicts": "да"}'
 
 
 def test_a_streamed_call_that_is_cut_off_is_not_completed():
