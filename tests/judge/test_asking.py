@@ -184,6 +184,23 @@ def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
     assert judge._endpoint.capabilities.mode.rung == "json_mode"
 
 
+@each(
+    ("reply", "is_unfinished"),
+    [
+        *(('{"statements": ["A."', True), ('["A.", "B"', True), ('{"statements": 1', True), ('{"a": [1}', True)),
+        *(("no", False), ('{"statements": 1}', False), ('{"a": [1]}', False), ("[]", False), ("see ]", False)),
+    ],
+)
+def test_a_reply_that_does_not_follow_the_format_lowers_the_rung_unless_it_is_unfinished(reply, is_unfinished):
+    model = endpoint(*RUNGS, replies=[reply, GOOD])
+    assert asked(Judge(model, attempts=2)) == GOOD
+    assert model.rungs == ["json_schema", "json_schema" if is_unfinished else "function_calling"]
+    model = endpoint(*RUNGS, replies=[reply] * 9)
+    with pytest.raises(JudgeOutputError):
+        asked(Judge(model, attempts=1))
+    assert model.rungs == ["json_schema"]
+
+
 def test_a_lower_rung_is_logged_once(caplog):
     judge = Judge(endpoint("json_mode"))
     with caplog.at_level(logging.WARNING, logger="langchain_rageval"):
