@@ -23,6 +23,15 @@ def corpus(name: str) -> list[Document]:
 DATA = Path(__file__).parents[1] / "fixtures" / "trec_eval"
 
 
+def strings(value):
+    """Every text in a nested value, without the keys."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for inner in value for text in strings(inner)]
+    return [value] if isinstance(value, str) else []
+
+
 def unpacked(name, folder):
     """Unpack a file of the excerpt into a folder and return its path."""
     path = folder / name

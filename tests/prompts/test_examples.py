@@ -6,7 +6,7 @@ from string import ascii_uppercase
 
 import pytest
 from helpers.each import each
-from helpers.texts import OWN
+from helpers.texts import OWN, strings
 
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS
@@ -106,15 +106,6 @@ def of(*steps):
     return [case for case in EXAMPLES if case[0] in steps]
 
 
-def strings(value):
-    """Every text in a nested value, without the keys."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [text for inner in value for text in strings(inner)]
-    return [value] if isinstance(value, str) else []
-
-
 def items(value):
     """Every mapping in a nested value."""
     if isinstance(value, dict):
@@ -204,18 +195,13 @@ def test_a_reason_comes_before_everything_that_it_explains(language, step):
             assert "reason" not in names or names[0] == "reason"
 
 
-@each(("step", "example"), of("grade_contexts"))
-def test_each_chunk_has_one_verdict_in_order(step, example):
-    numbers = [verdict["context"] for verdict in example.output["verdicts"]]
-    assert numbers == list(range(1, len(example.input["contexts"]) + 1))
-
-
-@each(("step", "example"), of("grade_relevance"))
-def test_each_chunk_has_one_grade_on_the_scale_in_order(step, example):
-    numbers = [item["context"] for item in example.output["grades"]]
-    assert numbers == list(range(1, len(example.input["contexts"]) + 1))
-    lowest, highest = example.input["scale"]
-    assert {lowest, highest} <= {item["grade"] for item in example.output["grades"]} <= set(range(lowest, highest + 1))
+@each(("step", "example"), of("grade_contexts", "grade_relevance"))
+def test_each_chunk_has_one_verdict_or_grade_on_the_scale_in_order(step, example):
+    items = example.output["verdicts" if step == "grade_contexts" else "grades"]
+    assert [item["context"] for item in items] == list(range(1, len(example.input["contexts"]) + 1))
+    if "scale" in example.input:
+        lowest, highest = example.input["scale"]
+        assert {lowest, highest} <= {item["grade"] for item in items} <= set(range(lowest, highest + 1))
 
 
 @each(("step", "example"), of("select_sentences"))

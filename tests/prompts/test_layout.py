@@ -7,6 +7,7 @@ from types import MappingProxyType
 import pytest
 from helpers.each import each
 from helpers.scripted import human_of
+from helpers.texts import LANGUAGES
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -22,9 +23,8 @@ from langchain_rageval.prompts.layout import (
     read_inputs,
     render_lines,
 )
-from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
+from langchain_rageval.prompts.promptset import Prompt, PromptSet
 
-LANGUAGES = sorted(languages())
 READ_CONTEXTS = [
     "critique_aspect",
     "detect_answerable",

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from helpers.each import each
 from helpers.scripted import scripted
-from helpers.texts import JUDGING, LANGUAGES, OWN
+from helpers.texts import JUDGING, LANGUAGES, OWN, strings
 from helpers.waiting import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -66,15 +66,6 @@ LIFE = {
 }
 LABELS = PromptSet.default("en").common.labels
 GOOD = {"input": {"question": "?", "text": "A."}, "output": {"statements": ["A."]}}
-
-
-def strings(value):
-    """Every text in a nested value, without the keys."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        return [text for inner in value for text in strings(inner)]
-    return [value] if isinstance(value, str) else []
 
 
 def shared_texts(language):
@@ -250,21 +241,17 @@ def test_a_directory_needs_only_the_steps_that_differ(tmp_path):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_set_saved_before_there_were_aspects_has_the_default_ones(language, tmp_path):
-    PromptSet.default(language).save(tmp_path)
+@pytest.mark.parametrize("own", [None, {"coherence": "Le frasi si seguono.", "tone": "Il tono è cortese."}])
+def test_aspects_of_a_directory_go_before_the_default_ones_and_may_be_left_out(language, own, tmp_path):
+    default = PromptSet.default(language)
+    default.save(tmp_path)
     common = yaml.safe_load((tmp_path / "common.yaml").read_text(encoding="utf-8"))
     del common["aspects"]
-    (tmp_path / "common.yaml").write_text(yaml.safe_dump(common, allow_unicode=True), encoding="utf-8")
-    assert PromptSet.load(tmp_path) == PromptSet.default(language)
-
-
-def test_an_aspect_defined_in_a_directory_goes_before_the_default_one(tmp_path):
-    PromptSet.default("it").save(tmp_path)
-    common = yaml.safe_load((tmp_path / "common.yaml").read_text(encoding="utf-8"))
-    common["aspects"] = {"coherence": "Le frasi si seguono.", "tone": "Il tono è cortese."}
-    (tmp_path / "common.yaml").write_text(yaml.safe_dump(common, allow_unicode=True), encoding="utf-8")
-    default = PromptSet.default("it").common.aspects
-    assert PromptSet.load(tmp_path).common.aspects == default | common["aspects"]
+    text = yaml.safe_dump(common | ({"aspects": own} if own else {}), allow_unicode=True)
+    (tmp_path / "common.yaml").write_text(text, encoding="utf-8")
+    loaded = PromptSet.load(tmp_path)
+    assert loaded.common.aspects == default.common.aspects | (own or {})
+    assert own or loaded == default
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
