@@ -12,7 +12,12 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, RetryPolicy
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, RetryPolicy, StrictJsonOutputParser
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge
+from langchain_rageval.judge.parser import strict_schema
+from langchain_rageval.judge.reply import CutOffReply
+from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -430,6 +435,40 @@ def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer(re
         "raise max_tokens of the judge's model, or lower its reasoning effort"
     )
     assert "think briefly, then give the complete answer" in model.asked[1][3].text
+
+
+OPEN, SOME, MUSED = '{"statements": ["A."', cut('{"statements": ["A."'), cut("<think>Is it A")
+
+
+@each(
+    ("replies", "is_divisible", "outcome", "calls"),
+    [
+        ([SOME, GOOD], True, CutOffReply, 1),  # the judge might leave items out to be shorter
+        ([SOME, GOOD], False, None, 2),
+        ([MUSED, GOOD], True, None, 2),
+        ([MUSED, MUSED], True, JudgeOutputError, 2),
+        ([OPEN, GOOD], True, None, 2),
+        ([OPEN, OPEN], True, CutOffReply, 2),
+        *(([bad, bad], False, JudgeOutputError, 2) for bad in (SOME, OPEN)),
+        *((["no", reply], True, outcome, 2) for reply, outcome in ((GOOD, None), ("no", JudgeOutputError))),
+    ],
+)
+def test_a_question_that_can_be_divided_is_not_repeated_after_a_reply_that_is_cut_off(
+    replies, is_divisible, outcome, calls
+):
+    prompts, model = PromptSet.default("en"), scripted(*replies)
+    prompt, schema = prompts.get("extract_statements"), strict_schema(Statements)
+    request = RequestContent("extract_statements", prompts, prompt, STATE, None, schema)
+    question = JudgeQuestion(request, StrictJsonOutputParser(Statements), is_divisible=lambda: is_divisible)
+    operation = ask_judge(Judge(model), question, Attempts(2))
+    if outcome is None:
+        assert drive(operation, Run(), {}) == GOOD
+    else:
+        with pytest.raises(outcome) as caught:
+            drive(operation, Run(), {})
+        assert type(caught.value) is outcome
+        assert not getattr(caught.value, "only_thoughts", False)
+    assert len(model.asked) == calls
 
 
 def test_an_answer_that_is_invalid_without_being_cut_off_is_not_marked_so():

@@ -96,6 +96,20 @@ def test_a_rate_limiter_is_acquired_before_the_call_unless_a_cache_may_answer(mo
     assert call(Judge(RunnableLambda(in_a_loop)), RequestMode("prompt")).rate_limiter is None
 
 
+@each(
+    ("model", "option", "is_enforced"),
+    [
+        (ChatOpenAI(model="m", api_key="sk-test", max_retries=0), "timeout", True),
+        (ChatOpenAI(model="m", api_key="sk-test", max_retries=0).with_retry(), "timeout", False),
+        (OPENAI, "timeout", False),  # its own retries would last longer
+        (REMOTE, None, False),
+    ],
+)
+def test_a_client_limits_a_call_only_if_it_knows_the_option_and_does_not_retry(model, option, is_enforced):
+    sent = call(Judge(model), RequestMode("prompt"))
+    assert (sent.timeout_option, sent.client_enforces_timeout) == (option, is_enforced)
+
+
 # What an endpoint refuses and ignores
 
 
