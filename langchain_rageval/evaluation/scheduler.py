@@ -251,7 +251,7 @@ class Scheduler:
             unreadable = error
             placeholder = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
             sample = self.ids.distinct(placeholder)
-        numbers_of = self._groups if unreadable is None and sample.id in self.audited else self._own_groups
+        numbers_of = self._groups if sample.id in self.audited else self._own_groups
         left = sum(map(len, numbers_of))
         pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample().metered(), left, self.own)
         return ([Task(pending, number, unreadable) for number in numbers] for numbers in numbers_of)

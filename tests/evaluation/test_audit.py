@@ -434,7 +434,8 @@ def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_d
     ("options", "message"),
     [
         ({"share": 0}, "share must be a number above 0 and at most 1, such as 0.1, got 0"),
-        ({"share": 10}, "share must be a number above 0 and at most 1, such as 0.1, got 10"),
+        ({"share": 1.01}, "share must be a number above 0 and at most 1, such as 0.1, got 1.01"),
+        ({"seed": 0.5}, "seed must be a whole number, got 0.5"),
         ({"seed": "x"}, "seed must be a whole number, got 'x'"),
         (
             {"judge": "openai:m"},
@@ -473,7 +474,9 @@ def test_a_draw_has_the_share_of_the_samples_and_a_larger_one_contains_it(share,
     assert audit.draw(given) == audit.draw(given[::-1])
     larger = Audit(OfflineJudge(), share=min(1.0, 1.5 * share), seed=3)
     assert audit.draw(given) <= larger.draw(given)
-    assert audit.draw(given, exact=False) <= larger.draw(given, exact=False)
+    loose = audit.draw(given, exact=False)
+    assert loose <= larger.draw(given, exact=False)
+    assert loose <= audit.draw(given) or audit.draw(given) <= loose
 
 
 def test_samples_that_are_drawn_one_by_one_do_not_depend_on_each_other():

@@ -274,6 +274,7 @@ def test_a_function_among_the_steps_is_not_called():
     told = plan(EDGES[:3], both)
     assert dict(told) == {}
     assert told.notes == ["both cannot be planned: the model calls are unknown."]
+    assert dict(plan(EDGES[:3], faithfulness(Unasked(), name="both").with_fallbacks([both]))) == {}
 
 
 def test_runnables_and_chains_are_named_and_not_called():
@@ -561,6 +562,7 @@ def test_a_pilot_of_equal_scores_stops_where_the_rule_stops(monkeypatch):
         found = plan(given, metric, until=rule, pilot=3)
         assert (found.asked, found.calls, found.rehearsed) == (expected, 2 * expected, 3)
     assert gate < precise < size == never
+    assert plan([], metric, until=cases[0][0], pilot=3).asked == 0
     monkeypatch.setattr("langchain_rageval.evaluation.planning._LONGEST", gate)
     for rule, _ in cases:  # a simulation that is cut off before the end counts as one of all samples
         assert plan(given, metric, until=rule, pilot=3).asked == size

@@ -1,16 +1,18 @@
 """Scheduler: which tasks a worker takes, and in which order."""
 
 import threading
+from datetime import UTC
 
 import pytest
 from helpers.each import each
 from helpers.scripted import scripted
 
-from langchain_rageval import Sample, claim_metrics, context_precision, faithfulness
+from langchain_rageval import ConfigError, Sample, Score, claim_metrics, context_precision, faithfulness
 from langchain_rageval.evaluation.inputs import flatten_metrics
-from langchain_rageval.evaluation.scheduler import Scheduler
+from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage import CACHED
 
 SAMPLES = [Sample(id=str(n), question="?", answer="a", contexts=["c"], references=["r"]) for n in range(6)]
 JUDGE = scripted()
@@ -67,6 +69,39 @@ def test_metrics_that_go_through_the_same_steps_are_one_workers():
 @each(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
 def test_there_are_more_workers_than_slots(slots, workers):
     assert tasks(slots=slots).n_workers(iter(SAMPLES)) == workers
+
+
+def test_without_a_limit_of_calls_there_are_two_workers():
+    assert tasks(slots=None).n_workers(iter(SAMPLES)) == 2
+
+
+def score_of(name):
+    return {name: Score(metric=name, aspect="answer", value=0.5)}
+
+
+def test_a_row_has_its_scores_in_the_order_of_the_metrics_and_those_of_an_audit_apart():
+    pending = PendingSample(7, SAMPLES[0], Run().metered(), left=4, own=2)
+    parts = [(3, "a"), (1, "b"), (2, "c"), (0, "a")]
+    assert [pending.add(number, score_of(name)) for number, name in parts] == [False, False, False, True]
+    pending.asked |= {3, 1, 0}
+    row = pending.row()
+    assert (row.index, row.sample, [*row.scores], [*row.audit]) == (7, SAMPLES[0], ["a", "b"], ["c", "a"])
+    assert (row.asked, row.time.microsecond, row.time.tzinfo) == (["a", "b"], 0, UTC)
+    pending.run.meter.count(CACHED)
+    assert pending.row().asked == []
+    pending.add(1, score_of("a"))
+    with pytest.raises(ConfigError, match=r"two metrics are named \['a'\]"):
+        pending.row()
+
+
+@each(("size", "spent", "read"), [(None, False, 6), (None, True, 0), (6, True, 6)])
+def test_a_source_of_unknown_length_is_read_no_further_without_a_judge(size, spent, read):
+    scheduler, source = tasks(), SAMPLES if size else iter(SAMPLES)
+    if spent:
+        scheduler.no_judge_left.set()
+    groups = list(scheduler.tasks_by_sample(source))
+    assert [[task.pending.index for task in group] for group in groups] == [[n, n] for n in range(read)]
+    assert scheduler.stopped_reading.is_set() == (read == 0)
 
 
 def test_there_are_no_more_workers_than_tasks():
