@@ -326,6 +326,15 @@ def test_a_finished_run_is_not_paid_for_again(tmp_path, live):
     assert server.calls == count
 
 
+def test_the_replies_in_a_journal_serve_another_metric_with_the_same_requests(tmp_path):
+    with BatchServer(offline) as server:
+        judge = Judge(model(server))
+        first, count = batched(server, [faithfulness(judge)], journal=tmp_path / "run.db"), server.calls
+        second = batched(server, [faithfulness(judge, name="second")], journal=tmp_path / "run.db")
+    assert [row.scores["second"].value for row in second.rows] == values(first)
+    assert server.calls == count
+
+
 def test_a_failed_score_is_asked_for_again_by_a_later_run(tmp_path):
     replies = iter(["nonsense"] * 3)
 

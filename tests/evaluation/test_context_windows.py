@@ -1,17 +1,19 @@
 """The warning about requests that exceed the known context window of their model, before the first call."""
 
+import json
 import re
 
 import pytest
 from helpers.each import each
 from helpers.scripted import PairScores, scripted
+from langchain_core.messages import HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, exact_match, faithfulness
 from langchain_rageval.evaluation.dry_run import context_window, estimated_tokens, local_reply
-from langchain_rageval.run.requests import Invoke, Rate
+from langchain_rageval.run.requests import Call, Invoke, Rate
 
 SHORT = {"id": "short", "question": "What?", "answer": "It is 5.", "contexts": ["It is 5."], "references": ["5"]}
 LONG = {
@@ -72,6 +74,7 @@ def test_a_request_as_long_as_the_window_fits_and_a_longer_one_does_not():
     given = [{**LONG, "contexts": ["It is 5."]}]
     with pytest.warns(UserWarning, match="context window") as caught:
         evaluate(given, faithfulness(Windowed(100)), progress=False)
+    assert caught[0].filename == __file__
     tokens = int(re.search(r"about ([\d,]+) tokens", str(caught[0].message))[1].replace(",", ""))
     evaluate(given, faithfulness(Windowed(tokens)), progress=False)
     with pytest.warns(UserWarning, match=f"about {tokens:,} tokens, more than the context window of {tokens - 1:,}"):
@@ -93,4 +96,8 @@ def test_a_dry_run_replies_with_the_tokens_that_were_read_and_written():
         read = len(str(given)) // 4 if count == 1 and chain is not one else 100
         usage = {"input_tokens": read, "output_tokens": 0, "total_tokens": read}
         assert [(reply.text, reply.usage_metadata) for reply in replies] == [("", usage)] * count
+    given = HumanMessage(json.dumps({"q": "a" * 31}))
+    reply = local_reply(Call(OfflineJudge(), [given], offline=lambda _: {"b": "ц" * 31}))
+    assert reply.text == '{"b": "' + "ц" * 31 + '"}'
+    assert reply.usage_metadata == {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
     assert local_reply(Rate(PairScores(lambda *_: 1.0), [("a", "b")] * 3)) == [0.5] * 3

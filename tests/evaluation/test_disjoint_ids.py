@@ -80,7 +80,9 @@ def test_a_retriever_that_finds_nothing_right_scores_zero(given):
 
 @pytest.mark.parametrize("fields", [{"found": []}, {"relevant": []}])
 def test_samples_without_ids_are_no_evidence(fields):
-    evaluate([sample(n, **fields) for n in range(5)], recall_at(3), progress=False)
+    without = [sample(n, **fields) for n in range(5)]
+    evaluate(without, recall_at(3), progress=False)
+    assert "of any of the 3 samples" in problem([*without, *(sample(n) for n in range(7, 10))])
 
 
 def test_labels_that_never_meet_the_ids_are_refused_too():
