@@ -439,6 +439,12 @@ async def test_a_sample_that_cannot_be_scored_costs_nothing_and_is_a_failure(run
     assert len(judge.asked) == 6
 
 
+def test_a_sample_that_lacks_a_field_is_a_failure_also_if_the_budget_is_nothing():
+    report = evaluate(iter([{"question": "Q?"}]), faithfulness(OfflineJudge()), budget=Budget(calls=0), progress=False)
+    assert [score.failure.error for _, score in report.failures()] == ["SampleError"]
+    assert report.left_out == []
+
+
 # Samples without an end
 
 

@@ -1,6 +1,7 @@
 """evaluate, aevaluate and astream_evaluate: what goes in, what comes out, and what the pool of calls does meanwhile."""
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -527,6 +528,27 @@ async def test_the_first_failure_raises_as_it_is_if_asked_and_stops(rows_of):
     await asyncio.sleep(0.05)
     assert supply.pulled <= 20
     assert len(judge.asked) <= asked + 4  # those in flight
+
+
+def test_an_error_ends_the_reading_of_an_endless_source_although_no_model_is_called():
+    returned, late, lost = threading.Event(), [], Lost("gone")
+
+    def source():
+        for number in itertools.count():
+            if returned.is_set():
+                late.append(number)
+            yield about(str(number))
+
+    def score(sample: Sample) -> Score:
+        if sample.id == "9":
+            raise lost
+        return length(sample)
+
+    with pytest.raises(Lost):
+        evaluate(source(), RunnableLambda(score), on_failure="raise", max_concurrency=2, progress=False)
+    returned.set()
+    time.sleep(0.02)
+    assert len(late) <= 4  # workers, each of which may have been about to read
 
 
 async def test_a_cancelled_task_within_a_metric_does_not_hang_the_run():

@@ -4,6 +4,7 @@ import threading
 from itertools import count
 
 import pytest
+from helpers.each import each
 from helpers.scripted import offline_reply
 from langchain_core.runnables import RunnableLambda
 
@@ -11,6 +12,7 @@ from langchain_rageval import (
     Judge,
     OfflineJudge,
     RetryPolicy,
+    Score,
     aevaluate,
     astream_evaluate,
     cascade,
@@ -19,6 +21,7 @@ from langchain_rageval import (
     faithfulness,
     noise_sensitivity,
 )
+from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JudgeUnavailable
 
 
@@ -188,3 +191,31 @@ async def test_a_stream_raises_after_its_last_row():
     with pytest.raises(JudgeUnavailable, match=r"^The run was stopped: .* last failure: Rejected: rejected with 401$"):
         await read()
     assert 20 <= len(rows) < 60
+
+
+UNAVAILABLE = JudgeUnavailable.__name__
+
+
+@each(
+    ("errors", "kept"),
+    [({}, True), ({"b": UNAVAILABLE}, True), (dict.fromkeys("ab", UNAVAILABLE), False),
+     ({"a": "TimeoutError", "b": UNAVAILABLE}, False), (dict.fromkeys("ab", "TimeoutError"), True)],
+)  # fmt: skip
+def test_scores_that_all_failed_are_left_out_if_a_judge_was_given_up(errors, kept):
+    def score(name):
+        lost = {"failure": Failure(error=errors[name], message="down", step="rate")} if name in errors else {}
+        return Score(**{"metric": name, "aspect": "answer", **(lost or {"value": 1.0})})
+
+    both = RunnableLambda(lambda _: {name: score(name) for name in "ab"}, name="both")
+    report = evaluate(SAMPLES[:1], both, progress=False)
+    assert [[*row.scores] for row in report.rows] == [["a", "b"]] * kept
+    assert report.left_out == ([] if kept else [(0, "both")])
+
+
+def test_one_failed_score_ends_the_reading_of_no_source():
+    def reply(messages):
+        return "no JSON" if "town 0 " in str(messages[-1].content) else offline_reply(messages)
+
+    metric = faithfulness(RunnableLambda(reply))
+    report = evaluate(iter(SAMPLES[:12]), metric, progress=False, max_concurrency=1)
+    assert (len(report.rows), len(report.failures()), report.left_out, report.complete) == (12, 1, [], True)
