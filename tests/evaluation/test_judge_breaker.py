@@ -214,7 +214,7 @@ def test_scores_that_all_failed_are_left_out_if_a_judge_was_given_up(errors, kep
 
 def test_one_failed_score_ends_the_reading_of_no_source():
     def reply(messages):
-        return "no JSON" if "town 0 " in str(messages[-1].content) else offline_reply(messages)
+        return "no JSON" if "town 0 " in str(messages) else offline_reply(messages)
 
     metric = faithfulness(RunnableLambda(reply))
     report = evaluate(iter(SAMPLES[:12]), metric, progress=False, max_concurrency=1)
