@@ -30,6 +30,7 @@ from langchain_rageval.metrics.grading import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of
 from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.report.report import Report
 from langchain_rageval.text.words import common_share
 
 T = TypeVar("T")
@@ -191,7 +192,7 @@ def prepare_samples(
     if is_table(samples):
         rows = ({str(name): cell for name, cell in row.items()} for row in table_rows(samples))
         samples = [_located(index, decode_row, row, fields or {}) for index, row in enumerate(rows)]
-    if hasattr(samples, "rows") and hasattr(samples, "to_jsonl") and not hasattr(samples, "to_samples"):  # a Report
+    if isinstance(samples, Report):
         samples = [row.sample for row in samples.rows]
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()

@@ -123,6 +123,16 @@ def test_a_judge_that_fails_is_a_failure_on_its_score_and_the_row_still_comes():
     assert callback.stats()["broken_off"] == 0
 
 
+def test_a_judge_that_always_fails_is_asked_about_every_run():
+    judge = broken_judge(ValueError("no"))
+    callback, rows = watching(faithfulness(judge), retry=RetryPolicy(attempts=1), max_concurrency=1)
+    with callback:
+        for _ in range(22):
+            rag_chain().invoke(QUESTION, with_callback(callback))
+        assert callback.flush(PATIENCE)
+    assert (len(judge.asked), len(rows), callback.stats()["failed"]) == (22, 22, 22)
+
+
 def test_a_run_with_one_score_of_two_counts_as_scored():
     metrics = [faithfulness(broken_judge()), context_relevance(OfflineJudge())]
     callback, rows = watched(rag_chain(), QUESTION, *metrics)

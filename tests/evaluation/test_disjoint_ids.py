@@ -14,6 +14,7 @@ from langchain_rageval import (
     Sample,
     TestsetGenerator,
     evaluate,
+    exact_match,
     hit_rate_at,
     id_grader,
     label_grader,
@@ -47,7 +48,7 @@ def test_ids_that_never_meet_in_three_samples_are_refused_before_a_call_and_note
         "'x1', of any of the 3 samples: give both from one index, or compare reference_contexts with span_grader(), "
         "or --grader spans"
     )
-    assert problem(given) == problem(str(path)) == told
+    assert problem(given) == problem(str(path)) == problem(str(path), [recall_at(3), exact_match()]) == told
     assert evaluate(iter(given), recall_at(3, id_grader()), progress=False).notes == [f"{told}."]
 
 

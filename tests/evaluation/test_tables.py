@@ -7,8 +7,21 @@ import pandas as pd
 import pytest
 from helpers.samples import SAMPLE
 
-from langchain_rageval import OfflineJudge, aevaluate, astream_evaluate, evaluate, faithfulness, string_presence
+from langchain_rageval import (
+    Finding,
+    OfflineJudge,
+    Row,
+    Sample,
+    Score,
+    aevaluate,
+    astream_evaluate,
+    evaluate,
+    faithfulness,
+    string_presence,
+)
+from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.evaluation.inputs import MixedMeasures
 
 FIELDS = {"question": "q", "answer": "run.text", "contexts": "run.docs"}
 ROW = {"q": "Где?", "run": {"text": "Там.", "docs": ["Там."]}}
@@ -109,3 +122,47 @@ def test_what_is_no_table_yet_is_refused_with_the_way_to_one(samples, message):
     with pytest.raises(ConfigError) as caught:
         evaluate(samples, string_presence(), progress=False)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(("first", "count"), [({}, 2), (Sample(question="Кто?"), 3)])
+def test_records_of_one_chunk_each_are_joined_unless_samples_are_among_them(first, count):
+    chunks = [{"question": "Где?", "answer": "Там.", "contexts": [text]} for text in ("a", "b")]
+    given = [first or {"question": "Кто?"}, *chunks]
+    report = evaluate(given, faithfulness(OfflineJudge()), progress=False)
+    contexts = [row.sample.contexts for row in report.rows]
+    assert contexts == [None, *([["a", "b"]] if count == 2 else [["a"], ["b"]])]
+
+
+def compared_with(*texts, kind="criterion", about="against", last=True):
+    """Return rows of which each names the text that the metric `m` compared its chunks with, by one text for a row."""
+    other = Finding(kind="context", number=1, text="c", verdict="supported")
+    rows = []
+    for place, text in enumerate(texts):
+        choice = Finding(kind=kind, number=1, text=about, verdict=text)
+        findings = [other, choice] if last else [choice, other]
+        score = Score(metric="m", aspect="retrieval", value=1.0, findings=findings)
+        rows.append(Row(index=place, sample=Sample(question="?"), scores={"m": score}))
+    return rows
+
+
+def test_a_metric_that_compared_chunks_with_several_texts_is_noted(caplog):
+    def noted(rows):
+        measures = MixedMeasures()
+        for row in rows:
+            measures.add(row)
+        caplog.clear()
+        measures.warn()
+        assert caplog.messages == list(map(str, measures.notes()))
+        return list(measures.notes())
+
+    counts = [Note("against-reference", count=3), Note("against-answer", count=1)]
+    mixed = ("reference", "answer", "reference", "reference")
+    assert noted(compared_with(*mixed)) == [Note("mixed-measures", metric="m", counts=counts)]
+    for rows in (
+        compared_with("answer", "answer"),
+        compared_with("answer", "unknown"),
+        compared_with(*mixed, kind="statement"),
+        compared_with(*mixed, about="other"),
+        compared_with(*mixed, last=False),
+    ):
+        assert noted(rows) == []
