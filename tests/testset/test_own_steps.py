@@ -135,6 +135,7 @@ def test_a_changed_question_is_in_the_history_once():
         "other": (lambda given: given.replace(question="Что?"), 1),
         "own trial": (lambda given: given.with_question("Что?", "mine"), 1),
         "rejected": (lambda given: given.replace(question="Что?").reject("no"), 0),
+        "rejected without a question": (lambda given: given.replace(question=" ").reject("no"), 0),
     }
     trials = {name: len(user_step(change).invoke(ASKED).history) - 1 for name, (change, _) in changes.items()}
     assert trials == {name: count for name, (_, count) in changes.items()}

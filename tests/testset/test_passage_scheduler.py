@@ -57,6 +57,57 @@ def test_a_passage_that_failed_is_not_drawn_again_while_others_are_left():
     assert (starts[0].draw, starts[0].grade, starts[0].keyphrases) == (1, 2.0, ["а", "б"])
 
 
+def test_of_an_earlier_attempt_a_candidate_keeps_the_grading_of_its_passage():
+    plan = scheduler(1, 1)
+    (start,) = plan.next_round().values()
+    plan.record(0, start.with_trial("passage", feedback="ok").with_question("Что?", "seed").reject("near-duplicate"))
+    (again,) = plan.next_round().values()
+    assert [(trial.kind, trial.feedback) for trial in again.history] == [("passage", "ok")]
+    assert (again.question, again.rejected) == ("", None)
+
+
+def test_a_passage_that_was_put_back_is_not_drawn_once_it_is_rejected():
+    plan = scheduler(2, 3)
+    starts = plan.next_round()
+    assert drawn(starts) == {0: 0, 1: 1, 2: 0}
+    for number, start in starts.items():
+        plan.record(number, start.reject("passage rejected") if number == 1 else start)
+    assert drawn(plan.next_round()) == {1: 0}
+
+
+DUPLICATES, REJECTED = ["near-duplicate"], ["question rejected"]
+
+
+@each(
+    ("outcomes", "hopeless"),
+    [
+        ([], ""),
+        (REJECTED * 31, ""),
+        (REJECTED * 32, "none of the last 32 questions was accepted; see `rejected`"),
+        (
+            [*REJECTED * 20, "passage rejected", *REJECTED * 12],
+            "none of the last 32 questions was accepted; see `rejected`",
+        ),
+        ([*REJECTED * 31, None, *REJECTED * 31], ""),
+        (["passage rejected", "no key phrase left"] * 20, ""),
+        (DUPLICATES * 15, ""),
+        (DUPLICATES * 16, "the last 16 questions repeat accepted ones; see `rejected`"),
+        (
+            [*DUPLICATES * 8, "no key phrase left", *DUPLICATES * 8],
+            "the last 16 questions repeat accepted ones; see `rejected`",
+        ),
+        ([*DUPLICATES * 20, *REJECTED], ""),
+        ([*REJECTED, *DUPLICATES * 20], ""),
+        ([*DUPLICATES * 15, None, *DUPLICATES * 15], ""),
+    ],
+)
+def test_a_run_is_hopeless_after_many_rejected_or_repeated_questions_in_a_row(outcomes, hopeless):
+    plan = scheduler(100, 100)
+    for (number, start), reason in zip(plan.next_round().items(), outcomes, strict=False):
+        plan.record(number, start if reason is None else start.reject(reason))
+    assert plan.hopeless == hopeless
+
+
 def test_a_rejected_passage_is_never_drawn_again():
     plan = scheduler(2, 1)
     for _ in range(2):
@@ -97,9 +148,11 @@ def test_a_passage_of_an_accepted_question_is_drawn_again_before_one_that_failed
 def test_a_row_of_an_existing_tree_keeps_its_question_if_other_evolutions_suit_no_passage(branches):
     passages = [passage(n) for n in range(4)]
     root = Candidate(passages=[passages[3]], question="Что?", tree_id="t")
-    plan = PassageScheduler(passages, [reasoning, simple], 0, lambda _: True, branches, {0: root})
+    plan = PassageScheduler(passages, [reasoning, simple, simple, simple], 0, lambda _: True, branches, {0: root})
     starts = plan.next_round()
-    assert (starts[0], plan.rows[0].evolution, starts[1].question) == (root, reasoning, "")
+    evolutions = [reasoning, simple, reasoning if reasoning in branches else simple, simple]
+    assert (starts[0], [row.evolution for row in plan.rows]) == (root, evolutions)
+    assert [number for number in starts if number] == [number for number in (1, 2, 3) if evolutions[number] == simple]
     assert plan.left_out == {"no numbers in the passage": ["numbers"]}
 
 
