@@ -446,7 +446,7 @@ class LeasingGovernor(Governor):
         patience: float,
     ) -> None:
         super().__init__(budget, meter, limit, patience=patience)
-        self._lease, self._granted, self._renewed = lease, Cost(), 0.0
+        self._lease = lease
         self._renewal = min(_RENEWAL, patience / 4 or _RENEWAL)  # all know of the others' replies before they give up
         self._lease_lock = threading.Lock()
         self._renew(Cost())

@@ -4,7 +4,7 @@ import asyncio
 import gc
 import threading
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import numpy as np
@@ -598,3 +598,24 @@ def test_workers_are_counted_so_that_a_later_text_has_one():
     assert needs_worker
     drive(queue.send_batches(), Run(), {})
     assert (list(future.result(0)), own.batches) == ([1.0, 1.0], [["a", "b"], ["c"]])
+
+
+def test_a_caller_whose_text_is_under_way_starts_no_further_worker(monkeypatch):
+    go_on, waits = threading.Event(), []
+
+    def waited(futures, seconds):
+        outcome = wait(futures, 0)
+        waits.append(seconds)
+        return outcome
+
+    monkeypatch.setattr("langchain_rageval.run.drivers.wait", waited)
+    own, run = Own(lambda texts: go_on.wait(PATIENCE)), Run()
+    first = run.threads.submit(lambda: embedded(run, own, "slow"))
+    until(lambda: own.batches)
+    second = run.threads.submit(lambda: embedded(run, own, "slow"))
+    until(lambda: len(waits) == 2)
+    go_on.set()
+    assert told(first.result(PATIENCE)) == told(second.result(PATIENCE)) == [[4.0, 1.0]]
+    queue = run.embedding_queues.queue_for(own)
+    until(lambda: not queue._workers)  # or a later text would have none
+    assert queue.add(["later"], lambda _new: None)[1]

@@ -179,3 +179,18 @@ async def test_loops_of_two_threads_share_one_execution():
     work.go_on.set()
     assert await asyncio.wait_for(asyncio.gather(leader, follower), PATIENCE) == ["done", "done"]
     assert work.times == 1
+
+
+async def test_a_thread_that_is_interrupted_as_it_waits_does_not_keep_an_execution_alive(monkeypatch):
+    class Interrupted:
+        def result(self):
+            raise KeyboardInterrupt
+
+    flight, work = SingleFlight(), Work()
+    leader = asyncio.create_task(flight.ado("key", work))
+    await work.started.wait()
+    monkeypatch.setattr(flight, "_completion", lambda _call: Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        flight.do("key", pytest.fail)
+    leader.cancel()
+    await auntil(lambda: work.cancelled)
