@@ -172,6 +172,54 @@ def test_a_format_is_left_as_soon_as_replies_prove_that_it_is_ignored(rung, repl
     assert [proven.lower_if_ignored(mode, reply) for _ in range(3)] == [None] * 3
 
 
+MODES = [RequestMode(rung) for rung in ("json_schema", "function_calling", "json_mode", "prompt")]
+DOWN = Refusal("", 500)
+
+
+def test_after_server_errors_each_format_is_tried_once_more_and_the_last_means_that_none_is_the_cause():
+    endpoint, failures = Judge(OPENAI)._endpoint, {}
+    assert [endpoint.may_fail_because_of(mode, failures) for mode in MODES] == [True, True, True, False]
+    lower = [endpoint.lower_after_server_error(mode, DOWN, failures) for mode in (MODES[0], *MODES)]
+    assert lower == [*MODES, None]
+    assert failures == {mode: f"answers {mode.rung} with HTTP 500" for mode in MODES}
+    assert not any(endpoint.may_fail_because_of(mode, known) for mode in MODES for known in ({}, failures))
+    assert endpoint.lower_after_server_error(BEST, DOWN, {}) is None
+
+
+def test_formats_that_fail_are_left_for_all_questions_and_noted_once_one_succeeds(caplog):
+    endpoint, failures = Judge(OPENAI)._endpoint, {}
+    for mode in (MODES[0], *MODES[:2]):
+        endpoint.lower_after_server_error(mode, DOWN, failures)
+    assert all(endpoint.may_fail_because_of(mode, failures) for mode in MODES)
+    assert endpoint.note is None
+    for mode in (MODES[2], MODES[3], MODES[2]):
+        endpoint.record_success(mode, failures)
+    assert endpoint.capabilities.unusable == {mode.rung: f"answers {mode.rung} with HTTP 500" for mode in MODES[:2]}
+    assert [endpoint.lower_after_server_error(mode, DOWN, {}) for mode in MODES[:2]] == [MODES[2]] * 2
+    assert not any(endpoint.may_fail_because_of(mode, {}) for mode in MODES)
+    assert (endpoint.note.code, endpoint.first_mode) == ("request-mode-lowered", MODES[2])
+    reasons = "answers json_schema with HTTP 500, answers function_calling with HTTP 500; asked by"
+    told = [message.partition(") ")[2] for message in caplog.messages]
+    assert told == [f"{reasons} json_mode", f"{reasons} prompt"]  # each mode once
+
+
+def test_a_report_notes_the_mode_of_requests_if_there_was_a_choice():
+    for model, mode, code in (
+        (OPENAI, BEST, "request-mode"),
+        (OPENAI, MODES[3], "request-mode"),
+        (REMOTE, MODES[3], None),
+    ):
+        endpoint = Judge(model)._endpoint
+        endpoint.record_success(mode, {})
+        assert (endpoint.note and endpoint.note.code) == code
+
+
+def test_without_live_requests_the_best_mode_is_assumed():
+    endpoint = Judge(OPENAI)._endpoint
+    endpoint.assume_format()
+    assert (endpoint.capabilities.probed, endpoint.capabilities.mode) == (True, BEST)
+
+
 def test_replies_with_and_without_probabilities_are_counted_and_noted():
     verdict = {"token": '{"verdict": true}', "logprob": -0.1, "top_logprobs": []}
     whole = AIMessage('{"verdict": true}', response_metadata={"logprobs": {"content": [verdict]}})
