@@ -204,6 +204,8 @@ def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text(f"Label;note; ID\n1,0;{'x' * 200_000};q-1\n;;q-2\n0;;q-3;more;cells\n")
     assert load_labels(path) == {"q-1": 1.0, "q-3": 0.0}
+    path.write_text("id;a, b, c, d;label\nq-1;x, y;1\n")
+    assert load_labels(path) == {"q-1": 1.0}
 
 
 @each(

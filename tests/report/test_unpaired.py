@@ -183,6 +183,28 @@ def test_the_lengths_of_questions_are_parted_by_the_quarters_of_the_baseline():
     assert mix_shifts(tagged("x", [{}], None, ["?"]), tagged("y", [{}], None, ["????"])) == []
 
 
+def test_the_remedy_for_other_questions_is_a_property_that_can_be_reweighted():
+    topics = [["a"] * 45 + ["b"] * 5, ["a"] * 15 + ["b"] * 35]
+    sides = [
+        Report(tagged(name, [{"topic": topic} for topic in own], None, [name * length] * 50))
+        for name, own, length in zip("xy", topics, (9, 40), strict=True)
+    ]
+    (note,) = sides[0].compare(sides[1], paired=False).notes
+    assert [shift.fields["by"] for shift in note.fields["shifts"]] == ["length of the question", "metadata.topic"]
+    assert (note.code, note.fields["by"]) == ("questions-differ-by", "metadata.topic")
+    plain = Report(tagged("x", [{}] * 50, None, ["x" * 9] * 50))
+    (note,) = plain.compare(Report(tagged("y", [{}] * 50, None, ["y" * 40] * 50)), paired=False).notes
+    assert (note.code, note.fields["by"]) == ("questions-differ", "")
+
+
+def test_at_most_four_dropped_slices_are_named():
+    own = tagged("c", [{"topic": "a"}] * 20)
+    its = tagged("b", [{"topic": topic} for topic in "abcdefg" * 4])
+    found = Report(own).compare(Report(its), paired=False, reweight="metadata.topic")
+    (note,) = [note for note in found.notes if note.code == "slices-dropped"]
+    assert note.fields == {"slices": ["b", "c", "d", "e"], "share": pytest.approx(6 / 7)}
+
+
 def test_rows_without_the_metric_count_as_not_scored():
     other = [row(n, scored(1.0, "other"), id=f"o{n}", question=f"O{n}?") for n in range(50)]
     half = Report([*other, *run("prod", shares(50, 50)).rows])
