@@ -254,7 +254,7 @@ def test_beyond_64_values_the_interval_is_that_of_groups_moved_to_the_exact_valu
 
 def test_values_that_no_pair_has_change_no_statistic():
     """Resamples lack some of the values; what is constant in them has no correlation, however it is rounded."""
-    constant = [([0.1, 0.7] * times, [0.1] * 2 * times) for times in range(1, 7)]
+    constant = [([0.1, 0.7, 0.3] * times, [0.1] * 3 * times) for times in range(1, 7)]
     for scores, labels in [*constant, ([0.1], [0.1]), ([0.1, 0.3, 0.3, 0.7], [0.3, 0.3, 0.1, 0.1])]:
         for one, other in ((scores, labels), (labels, scores)):
             exact = Tables.of(one, other)

@@ -48,7 +48,13 @@ REFUSED = [
         for bad in (0.0, 1.0, 1.5, math.nan)
         for errors in ((bad,), (bad, 0.05), (0.05, bad))
     ),
-    (partial(ConfidenceSequence, 9, low=1, high=0), "low and high must be finite bounds, low below high; got 1 and 0"),
+    *(
+        (
+            partial(ConfidenceSequence, 9, low=low, high=high),
+            f"low and high must be finite bounds, low below high; got {low} and {high}",
+        )
+        for low, high in ((1, 0), (1, 1), (-math.inf, 1), (0, math.inf))
+    ),
     (partial(ConfidenceSequence(9).add, 1.5), "every value must be in [0, 1], got 1.5"),
     *(
         (partial(measure, [1, 0], k=k), f"k must be a whole number of at least 1, got {k!r}")

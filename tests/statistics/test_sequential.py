@@ -33,7 +33,7 @@ def decided_after(values, candidate, error):
     They bet on higher and on lower values than the candidate mean would leave, each with a share of its capital.
     """
     size, total = len(values), 0.0
-    shares = (0.8, 0.4, 0.2)  # of 300 values
+    shares = (0.8, 0.4, 0.2) if size <= 300 else (0.8, 0.4, 0.2, 0.1)
     higher, lower = [1.0] * len(shares), [1.0] * len(shares)
     for count, value in enumerate(values, 1):
         rest = (size * candidate - total) / (size - count + 1)
@@ -53,6 +53,28 @@ def decided_after(values, candidate, error):
 def test_a_candidate_is_ruled_out_when_one_side_has_multiplied_its_capital_by_one_over_the_error(error, threshold):
     values = np.random.default_rng(5).permutation(scores_like_faithfulness(np.random.default_rng(4), 300, 0.7))
     assert stop_at(values, threshold, error)[0] == decided_after(values.tolist(), threshold, error)
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.66, 0.74])
+def test_more_bettors_with_smaller_shares_judge_a_larger_set(threshold, monkeypatch):
+    monkeypatch.setattr("langchain_rageval.statistics.sequential._GRID", 2)
+    values = scores_like_faithfulness(np.random.default_rng(4), 1000, 0.7)
+    assert stop_at(values, threshold)[0] == decided_after(values.tolist(), threshold, 0.05)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.62])
+def test_values_on_another_scale_have_the_same_interval_there(threshold):
+    values = scores_like_faithfulness(np.random.default_rng(4), 90, 0.7)
+    plain = ConfidenceSequence(100, 0.2, watched=[threshold])
+    scaled = ConfidenceSequence(100, 0.2, low=-1.0, high=3.0, watched=[4 * threshold - 1])
+    for value in values:
+        plain.add(value)
+        scaled.add(4 * value - 1)
+        assert scaled.interval == pytest.approx([4 * end - 1 for end in plain.interval])
+        assert scaled.mean == pytest.approx(4 * plain.mean - 1)
+        assert scaled.exceeds(4 * threshold - 1) == plain.exceeds(threshold)
+        assert scaled.stays_below(4 * threshold - 1) == plain.stays_below(threshold)
+    assert plain.exceeds(threshold)
 
 
 def test_a_gate_at_the_mean_is_decided_wrongly_as_often_as_the_error_allows(monkeypatch):
