@@ -153,7 +153,7 @@ def rounds(slots, count=1):
     return [answer(slots, held(slots, slots.size)) for _ in range(count)]
 
 
-def test_a_few_rejections_change_nothing():
+def test_a_few_rejections_change_nothing(clock):
     slots = AdaptiveLimiter(16)
     for _ in range(40):
         assert answer(slots, held(slots, 16), rejected=1) == 16
@@ -161,7 +161,7 @@ def test_a_few_rejections_change_nothing():
     assert (slots.size, slots.lowest_size) == (256, 256)
 
 
-def test_each_of_many_rejected_calls_takes_its_slot_away_and_at_least_one_remains():
+def test_each_of_many_rejected_calls_takes_its_slot_away_and_at_least_one_remains(clock):
     slots = AdaptiveLimiter(32)
     assert answer(slots, held(slots, 32), rejected=24) == slots.lowest_size == 8
     slots = AdaptiveLimiter(16)
@@ -229,7 +229,7 @@ def test_a_call_that_waited_for_the_first_answer_gives_its_place_back_if_they_be
     assert len(sent) == 1
 
 
-def test_slots_grow_by_half_a_round_up_to_the_size_that_was_too_large_and_wait_there():
+def test_slots_grow_by_half_a_round_up_to_the_size_that_was_too_large_and_wait_there(clock):
     slots = AdaptiveLimiter(32)
     answer(slots, held(slots, 32), rejected=20)  # 12 were answered, 13 are too many
     answer(slots, held(slots, 12), rejected=8)
@@ -241,7 +241,7 @@ def test_slots_grow_by_half_a_round_up_to_the_size_that_was_too_large_and_wait_t
     assert rounds(slots, 3) == [12, 18, 19]
 
 
-def test_a_size_that_is_tried_again_in_vain_is_tried_later_each_time():
+def test_a_size_that_is_tried_again_in_vain_is_tried_later_each_time(clock):
     slots = AdaptiveLimiter(32)
     answer(slots, held(slots, 32), rejected=24)
     for waited in (8, 16, 32):
