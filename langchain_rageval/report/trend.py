@@ -17,7 +17,7 @@ from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
 from langchain_rageval.report.pairing import metrics_in_common
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
-from langchain_rageval.report.units import NONE, By, Slicer, units_of
+from langchain_rageval.report.units import NONE, By, Slicer, Units
 from langchain_rageval.report.unpaired import mix_shifts
 from langchain_rageval.statistics.sequential import DriftDetector, change_points, spread_of_groups
 
@@ -260,7 +260,7 @@ def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[Scored]
 
 def _one_per_unit(scored: Sequence[Scored]) -> list[Scored]:
     """Return one entry for the samples of a unit on one day in a slice: the last row with the mean of the values."""
-    groups = units_of(row.sample for row, _, _ in scored)
+    groups = Units(row.sample for row, _, _ in scored).groups()
     if groups is None:
         return list(scored)
     entries: dict[Hashable, tuple[Row, list[float], str | None]] = {}

@@ -199,12 +199,3 @@ class ScoresById(dict[str, Score]):
     def __init__(self, scores: Mapping[str, Score], units: Mapping[str, int]) -> None:
         super().__init__(scores)
         self.units = units
-
-
-def units_of(samples: Iterable[Sample], cluster: By | None = AUTO) -> list[int] | None:
-    """Return for each sample the number that identifies its unit (see `Units`); None if each sample is a unit.
-
-    Raises:
-        ConfigError: if there are samples, and none of them has a value for `cluster`.
-    """
-    return Units(samples, cluster).groups()

@@ -6,7 +6,7 @@ from helpers.reports import row, scored
 
 from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
 from langchain_rageval.data.notes import code_of
-from langchain_rageval.report.units import Units, units_of
+from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import bounded_mean_interval
 
 NAN = float("nan")
@@ -47,16 +47,16 @@ def clustered(rng, count, size, icc, mean=0.8):
     ],
 )
 def test_a_unit_is_a_conversation_else_a_tree_else_the_repeats_of_a_question(given, units):
-    assert units_of(given) == units
-    assert units_of(given, None) is None
+    assert Units(given).groups() == units
+    assert Units(given, None).groups() is None
 
 
 def test_another_cluster_replaces_the_rule():
     given = with_metadata({"conversation": "a", "page": 1}, {"conversation": "a", "page": 2}, {"page": 2}, {})
-    assert units_of(given, "page") == [0, 1, 1, 2]
-    assert units_of(given, lambda sample: sample.id) == [0, 1, 2, 3]
+    assert Units(given, "page").groups() == [0, 1, 1, 2]
+    assert Units(given, lambda sample: sample.id).groups() == [0, 1, 2, 3]
     with pytest.raises(ConfigError, match="no sample has a value for 'chapter'"):
-        units_of(given, "chapter")
+        Units(given, "chapter").groups()
 
 
 def test_the_number_of_units_stands_beside_the_mean():
