@@ -22,8 +22,8 @@ FUNDS = passage(
 )
 LONG = passage(2, "The tax office sends each notice by registered letter within thirty days of the decision. " * 9)
 
-FOUR_HUNDRED = "".join(map(chr, range(0x4E00, 0x4E00 + 400)))
-TWO_HUNDRED = FOUR_HUNDRED[:200]
+TWO_THOUSAND = "".join(map(chr, range(0x4E00, 0x4E00 + 2000)))
+FOUR_HUNDRED, TWO_HUNDRED = TWO_THOUSAND[:400], TWO_THOUSAND[:200]
 
 
 @each(
@@ -50,6 +50,10 @@ TWO_HUNDRED = FOUR_HUNDRED[:200]
         ("Static", passage(3, "Абв где жзик s"), "the question is in another script than the passages"),
         (TWO_HUNDRED[:120], passage(3, TWO_HUNDRED), "the question repeats a passage: ask in other words"),
         (f"{TWO_HUNDRED[:119]}!", passage(3, TWO_HUNDRED), None),
+        (f"{TWO_HUNDRED[:120]}!", passage(3, TWO_HUNDRED), "the question repeats a passage: ask in other words"),
+        (f"!{TWO_HUNDRED[:119]}", passage(3, TWO_HUNDRED), None),
+        (f"!{TWO_HUNDRED[:119]}!", passage(3, TWO_HUNDRED), None),
+        ("1158 + 42 = ?", FUNDS, None),  # of no script
         ("books for 30 days. a", FUNDS, "the question repeats a passage: ask in other words"),  # five words
         ("books for 30 days.", FUNDS, None),
         ("According to the text above, what is lent?", FUNDS, "the question points at a text"),
@@ -86,6 +90,10 @@ def test_a_question_that_cannot_be_right_is_objected_to(question, where, problem
         (FOUR_HUNDRED[:300], passage(3, FOUR_HUNDRED[:300]), None),
         (FOUR_HUNDRED[:301], passage(3, FOUR_HUNDRED[:301]), "copied answer"),
         ("How long? For 30 days.", FUNDS, None),
+        ("How long are books lent", FUNDS, "unsupported answer"),
+        ("For how many days?", FUNDS, "unsupported answer"),
+        (TWO_THOUSAND[:1200], passage(3, TWO_THOUSAND), None),
+        (TWO_THOUSAND[:1201], passage(3, TWO_THOUSAND), "copied answer"),
         (FUNDS.text, FUNDS, None),
     ],
 )

@@ -70,6 +70,7 @@ def test_a_filter_keeps_rows_and_a_split_keeps_shares_and_trees():
     assert all(abs(first.counts.get(name, 0) - 0.3 * count) <= 1 for name, count in testset.counts.items())
     assert set_of(*reversed(testset.rows)).split(0.3, seed=1)[0].filter(lambda _: True).counts == first.counts
     assert testset.split(0.3, seed=2)[0].rows != first.rows
+    assert [len(part) for part in set_of(*map(row, range(3))).split(0.5)] == [2, 1]
     for share in (0, 1, True, "half"):
         with pytest.raises(ConfigError, match=r"^share must be a number between 0 and 1, got "):
             testset.split(share)
