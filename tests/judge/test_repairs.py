@@ -198,6 +198,12 @@ def test_a_value_is_read_in_its_usual_spellings_and_what_is_none_stays_as_it_is(
     assert [text for text in REPLIES[others] if read(text) is not text] == []
 
 
+def test_a_number_may_follow_the_name_of_its_field():
+    for form in ("Statement12", "statement 12", "STATEMENT_12", "statement: 12.", "12"):
+        assert integer_of(form, "statement") == 12, form
+        assert integer_of(form) == (12 if form == "12" else form)
+
+
 def test_a_label_may_differ_in_its_separator():
     assert label_of("NOT_GIVEN", LABELS) == label_of("Not-given.", LABELS) == "not given"
 
@@ -227,6 +233,15 @@ def test_keys_may_differ_in_case_and_spaces():
     assert spelled({"Verdicts ": [{"Statement": 1, "VERDICT": "absent"}]}, Verdicts) == {
         "verdicts": [{"statement": 1, "verdict": "absent"}]
     }
+
+
+def test_a_key_that_may_mean_two_fields_is_not_respelled():
+    class Two(BaseModel):
+        a_b: int
+        ab: int
+
+    for value in ({"AB": 1}, {"a b": 1, "ab": 2}, {"a_b": 1, "ab": 2, "A-B": 3}):
+        assert spelled(value, Two) == value
 
 
 def test_a_key_in_two_spellings_with_two_values_is_refused():
