@@ -403,7 +403,7 @@ def integer_of(text: str, key: str = "") -> int | str:
 def bare_word(text: str) -> str:
     """Return a text without surrounding quotes, brackets and emphasis, and without a final full stop or comma."""
     text = text.lstrip(_OPENING_QUOTES).rstrip(_CLOSING_QUOTES)
-    if text.endswith(_END) and not text[:-1].endswith(_END):
+    if text.endswith(_END):
         text = text[:-1].rstrip(_CLOSING_QUOTES)
     return text
 
