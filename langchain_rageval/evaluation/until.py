@@ -369,14 +369,15 @@ class _PairedGate(_Question):
         ours = dict(_pair_key(sample) for sample in samples if sample is not None)  # None in the simulation of a plan
         pairs = sum(not ours or ours.get(name) == question for name, question in self._baseline)
         self._has_pairs = pairs >= LEAST_PAIRS
-        lost = 1 - pairs / max(len(self._baseline), 1)
+        missing = len(self._baseline) - pairs
+        is_partial = missing > _MOST_UNKNOWN * len(self._baseline)
         self._few: Note | None = None
-        if not self._has_pairs or lost > _MOST_UNKNOWN:
+        if not self._has_pairs or is_partial:
             reworded = sum(name in ours for name, _ in self._baseline) - pairs
             counts = {"pairs": pairs, "samples": len(self._baseline), "reworded": reworded, "least": LEAST_PAIRS}
             self._few = Note("until-few-pairs", metric=metric, **counts)
             warn(self._few, UserWarning, stacklevel=2)
-        lost, width = lost if _MOST_UNKNOWN < lost < 1 else 0.0, bounds.width
+        lost, width = missing / len(self._baseline) if is_partial and pairs else 0.0, bounds.width
         self._better, self._no_worse = ((mean + lost * width) / (1 - lost) for mean in (0.0, -margin))
         self._worse = (-margin - lost * width) / (1 - lost)
         watched = [self._better, self._no_worse, self._worse]

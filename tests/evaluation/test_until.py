@@ -344,7 +344,7 @@ def test_a_failed_gate_also_fails_the_check():
         (lambda: Precise(0.1, seed=None), "seed must be a whole number, got None"),
         (lambda: Decided.against("main.jsonl"), "Decided.against takes a report, got str; Report.load reads one"),
         (
-            lambda: Decided.against(Report([]), -1),
+            lambda: Decided.against(Report([]), 0) and Decided.against(Report([]), -1),
             "margin must be a number of at least 0, in the metrics' units, got -1",
         ),
         (
@@ -460,12 +460,12 @@ def test_a_baseline_whose_pairs_are_all_counted_is_compared_by_every_gain_that_m
     lost = 1 - len(rows) / size
     rule = Decided.against(Report([row_of(index, value) for index, value in enumerate(before)]), margin * width)
     part = made(range=(low, high), direction="lower" if lower_is_better else "higher")
-    is_few = len(rows) < 6 or lost > 0.05
+    lost = lost if 20 * (size - len(rows)) > size else 0.0
+    is_few = len(rows) < 6 or lost > 0
     with pytest.warns(UserWarning, match="^m: ") if is_few else nullcontext():
         run = decided(rule, part, [*rows, *(row_of(len(rows) + n, low, name=f"own-{n}") for n in range(2))])
     gains = [sign * (new - old) for new, old in zip(after[: len(rows)], before, strict=False)]
-    unknown = width * (lost if lost > 0.05 else 0.0)
-    least, most = (fmean(gains) * (1 - (lost if lost > 0.05 else 0.0)) + end for end in (-unknown, unknown))
+    least, most = (fmean(gains) * (1 - lost) + end for end in (-width * lost, width * lost))
     decision = run.decisions["m"]
     assert (decision.low, decision.high) == pytest.approx((fmean(gains), fmean(gains)))
     assert decision.samples == len(rows)
@@ -474,6 +474,16 @@ def test_a_baseline_whose_pairs_are_all_counted_is_compared_by_every_gain_that_m
         worse = "worse" if most < -margin * width else "undecided"
         assert decision.verdict == ("undecided" if len(rows) < 6 else known or worse)
     assert [code_of(note) for note in run.notes[1:]] == ["until-few-pairs"] * is_few
+
+
+@each(("pairs", "reworded"), [(19, 0), (18, 0), (10, 4), (5, 1), (0, 0)])
+def test_more_than_five_percent_of_missing_pairs_are_noted(pairs, reworded):
+    baseline = [row_of(index, 0.5) for index in range(20)]
+    given = [*baseline[:pairs], *(row_of(40 + n, 0.5, name=f"s{pairs + n}") for n in range(reworded)), row_of(50, 0.5)]
+    with nullcontext() if pairs == 19 else pytest.warns(UserWarning, match=f"^m: {pairs} of the baseline's 20 "):
+        run = SequentialRun(Decided.against(Report(baseline)), [row.sample for row in given], [made()], 1)
+    expected = Note("until-few-pairs", metric="m", pairs=pairs, samples=20, reworded=reworded, least=6)
+    assert run.notes[1:] == ([] if pairs == 19 else [expected])
 
 
 @each(("cheap", "share"), [(0.9, 0.5), (0.2, 0.25), (1.0, 0.1)])
