@@ -163,9 +163,6 @@ def _merge_classifications(classifications: Sequence[Sequence[Finding]]) -> Iter
 
     One that contains statements of any of them does so; one that contradicts any of them is otherwise wrong.
     """
-    if len(classifications) == 1 and not _has_duplicates(classifications[0]):
-        yield from classifications[0]
-        return
     references = [f.text for findings in classifications for f in findings if f.kind == "reference_statement"]
     texts, all_findings = list(dict.fromkeys(references)), []
     for findings in classifications:
@@ -190,12 +187,6 @@ def _rank(finding: Finding) -> int:
     return ("TP", "containing", "FP", "FN", "extra").index(
         "containing" if is_extra and finding.cites else finding.verdict
     )
-
-
-def _has_duplicates(findings: Iterable[Finding]) -> bool:
-    """Return True if two statements of the reference are equal."""
-    texts = [finding.text for finding in findings if finding.kind == "reference_statement"]
-    return len(texts) > len({*texts})
 
 
 def _sections_of_findings(findings: Iterable[Finding]) -> dict[str, list[Finding]] | None:

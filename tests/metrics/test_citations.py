@@ -104,6 +104,7 @@ def test_the_id_of_a_chunk_in_brackets_cites_all_chunks_of_that_source(marker):
     [
         ("One is. [1] Two is [2]. Three is.", [("One is.", [[1]]), ("Two is .", [[2]]), ("Three is.", [])]),
         ("One is [1], and two is [2][3].", [("One is", [[1]]), (", and two is .", [[2], [3]])]),
+        ("One is[1], and two is[2].", [("One is", [[1]]), (", and two is.", [[2]])]),
         ("[1] One is. Two is.", [("One is.", [[1]]), ("Two is.", [])]),
         ("- One is [1]\n- Two is [2]", [("- One is", [[1]]), ("- Two is", [[2]])]),
         ("", []),

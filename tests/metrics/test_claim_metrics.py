@@ -30,7 +30,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import SCORES
-from langchain_rageval.metrics.claim_metrics import _has_duplicates, _state_from_findings
+from langchain_rageval.metrics.claim_metrics import _state_from_findings, claim_value
 from langchain_rageval.prompts.layout import read_inputs
 
 NAMES = SCORES["claim_metrics"]
@@ -372,13 +372,18 @@ def test_findings_of_one_section_make_no_state_for_a_formula_that_reads_two():
     assert _state_from_findings(sample, nothing, formula="f1") is not None
 
 
-def test_equal_statements_of_the_reference_are_duplicates_and_those_of_the_answer_are_not():
-    def finding(kind, text):
-        return Finding(kind=kind, number=1, text=text, verdict="v", reason="")
+def test_equal_statements_of_the_reference_count_once_and_those_of_the_answer_each():
+    def finding(kind, number, text, verdict):
+        return Finding(kind=kind, number=number, text=text, verdict=verdict, reason=f"{kind} {number}")
 
-    twice = [finding("statement", "A."), finding("statement", "A."), finding("reference_statement", "B.")]
-    assert not _has_duplicates(twice)
-    assert _has_duplicates([*twice, finding("reference_statement", "B.")])
+    answers = [finding("statement", 1, "A.", "TP"), finding("statement", 2, "A.", "FP")]
+    single = [*answers, finding("reference_statement", 1, "B.", "FN"), finding("reference_statement", 2, "C.", "TP")]
+    for marks, recall in ((single, 0.5), ([*single, finding("reference_statement", 3, "B.", "TP")], 1.0)):
+        state = {"sample": SAMPLE, "classifications": [marks]}
+        assert claim_value(state, formula="precision").number == 0.5
+        value = claim_value(state, formula="recall")
+        assert (value.number, [f.text for f in value.findings]) == (recall, ["A.", "A.", "B.", "C."])
+    assert claim_value({"sample": SAMPLE, "classifications": [single]}, formula="recall").findings == single
 
 
 def test_both_attributions_stand_side_by_side_under_two_names():

@@ -235,7 +235,13 @@ async def test_a_grader_of_ones_own_serves_every_metric():
     class Renamed(Lengths):
         """Has the instrument of its parent."""
 
-    assert {"step", "class"} <= Renamed(name="renamed").description.keys()  # and not all that the object holds
+    class WithoutInstrument(type(label_grader())):
+        """Has the instrument of the package."""
+
+    for grader in (Renamed(name="renamed"), Lengths(name="lengths")):
+        assert {"step", "class"} <= grader.description.keys()
+        assert "stage" not in grader.description  # all that the object holds
+    assert "stage" in WithoutInstrument(name="labels").description
 
 
 @each(
