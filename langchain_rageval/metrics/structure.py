@@ -335,7 +335,8 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
     """Return the configuration (`Instrument`, as hashes and as data) of each metric in a Runnable, by name.
 
     An instrument has two parts: how facts are found, and how the value is computed. Runnables before a metric in a
-    chain belong to the first part. A Runnable whose last part is no `Metric` has one instrument, under its own name.
+    chain belong to how facts are found. A Runnable that does not end with a `Metric` has one instrument, under its own
+    name.
     """
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:

@@ -314,7 +314,7 @@ def read_title(human: str) -> str | None:
 
 
 def read_schema(human: str) -> dict[str, Any] | None:
-    """Return the schema of the answer in a human message; None if there is no schema with a title."""
+    """Return the JSON schema that a human message states for the answer; None if it states none that has a title."""
     for line in reversed(human.split("\n")):
         if _TITLE.match(line):
             with suppress(ValueError):  # of a text that only looks like a schema

@@ -96,7 +96,7 @@ class Comparison(Analysis[MetricComparison]):
 
     @property
     def confirmed(self) -> bool | None:
-        """True if people's labels confirm the verdict on the metric `labelled`, False if they show the contrary.
+        """True if people's labels confirm the verdict on the metric that `labelled` names, False if they contradict it.
 
         None with fewer than 20 labelled pairs, with a verdict such as "inconclusive", or if the labels do not decide.
         """

@@ -81,7 +81,7 @@ def is_sqlite(path: str | Path) -> bool:
 
 
 def read_score_table(path: str | Path) -> list[Row]:
-    """Return the rows of the table `scores`, in the order in which they were written.
+    """Return the rows of the table `scores` in an SQLite file, in the order in which they were written.
 
     Another process may write to the file at the same time. Each run of a chain is one row. The samples have no
     references, because the table does not store references.

@@ -272,7 +272,7 @@ class Tally:
         self._usage = Usage()
 
     def add(self, score: Score, place: int) -> None:
-        """Add a score; `place` is the place of its sample in the run."""
+        """Count a score of the metric; `place` is the place of its sample in the run."""
         self._range = self._range or score.range
         if score.value is not None:
             self._values.append(score.value)

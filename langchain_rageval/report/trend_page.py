@@ -228,11 +228,11 @@ class TrendChart:
         labels: labels of the time axis, each as a tuple: distance from the left edge, text, alignment, and True if a
             narrow page omits the label.
         baseline: summary of the baseline; None without a baseline.
-        base: distances of the baseline's mean and of both ends of its interval from the top edge; None without an
-            interval.
+        base: distances of the baseline's mean and of both ends of its interval from the top edge; both ends are None if
+            it has no interval. None without a baseline.
         alarm: alarm about the metric; None without an alarm.
-        since: distance of the beginning of the alarm's drift from the left edge; None without an alarm.
-        raised: distance of the row that raised the alarm from the left edge; None without an alarm.
+        since: distance from the left edge to the time when the drift began; None without an alarm.
+        raised: distance from the left edge to the time of the alarm; None without an alarm.
         changes: changes of the mean, each as a tuple of its distance from the left edge and the change.
     """
 

@@ -120,7 +120,7 @@ class Units:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        """Add the next sample."""
+        """Add a sample of the run; samples are added in the order of the run."""
         self._keys.append(self._key(sample))
 
     def _key(self, sample: Sample) -> tuple[str, str, int]:

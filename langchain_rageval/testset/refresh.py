@@ -345,7 +345,7 @@ class Refresh:
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
     def record(self, result: Candidate) -> None:
-        """Record the result of the next check in `attempts`: keep, correct or drop the row that was checked.
+        """Keep, correct or drop the row that was checked, by the result of its check.
 
         An accepted result keeps the row with the passages of the result, and with the new answer if the answer has
         changed. If a call failed or the budget was spent, the row stays as it was and counts as unchecked. Any other

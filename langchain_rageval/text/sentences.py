@@ -109,7 +109,7 @@ _PAGES = re.compile(r"\d\.\s(?:[—–-]\s)?(?:\d+\s?[сpS]|(?:[СCSPp]|pp)\.\s?
 
 
 def split_sentences(text: str, language: str = "auto") -> list[str]:
-    """Split a text into sentences; a line of a list, table or code counts as one if it has a letter or digit.
+    """Split a text into sentences; a line of a list, table or code is one, if it has a letter or digit.
 
     Args:
         text: plain text or Markdown.

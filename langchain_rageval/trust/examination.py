@@ -159,7 +159,10 @@ class Examination:
 
 
 def reverse_item(item: LabelledItem) -> LabelledItem:
-    """Return a labelled item in reverse order: its chunks or, if it has none, its statements and references."""
+    """Return a labelled item in reverse order, to see whether the order changes the judge's verdicts.
+
+    Its chunks are reversed or, if it has none, its statements and references.
+    """
     labels = tuple(label.reversed(len(item.contexts)) for label in reverse_order(item, item.labels))
     sides = {} if item.contexts else {"statements": item.statements[::-1], "references": item.references[::-1]}
     return item.model_copy(update={"contexts": item.contexts[::-1], "labels": labels, **sides})

@@ -96,7 +96,7 @@ class FileWaves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Note for the report that replies were read from files, in how many waves; none before the first wave."""
+        """Note for the report: how many waves (files of requests answered together) were read; none before one."""
         last = last_wave(self._journal)
         if last is not None:
             yield Note("replies-from-files", waves=last.number)
