@@ -55,6 +55,18 @@ def test_a_candidate_is_ruled_out_when_one_side_has_multiplied_its_capital_by_on
     assert stop_at(values, threshold, error)[0] == decided_after(values.tolist(), threshold, error)
 
 
+def test_the_interval_ends_within_a_thousandth_beyond_what_the_bettors_have_ruled_out():
+    values = np.random.default_rng(5).permutation(scores_like_faithfulness(np.random.default_rng(4), 300, 0.7)).tolist()
+    sequence = ConfidenceSequence(300)
+    for value in values[:120]:
+        sequence.add(value)
+        if sequence.count % 15 == 0:
+            low, high = sequence.interval
+            for outside, inside in ((low - 1e-6, low + 0.0011), (high + 1e-6, high - 0.0011)):
+                assert not 0 <= outside <= 1 or decided_after(values, outside, 0.05) <= sequence.count
+                assert decided_after(values, inside, 0.05) > sequence.count
+
+
 @pytest.mark.parametrize("threshold", [0.6, 0.66, 0.74])
 def test_more_bettors_with_smaller_shares_judge_a_larger_set(threshold, monkeypatch):
     monkeypatch.setattr("langchain_rageval.statistics.sequential._GRID", 2)
