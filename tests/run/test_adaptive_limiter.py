@@ -100,7 +100,9 @@ def test_a_thread_interrupted_by_ctrl_c_while_waiting_leaves_the_queue():
 
     def press_ctrl_c():
         until(lambda: slots._waiting and sys._current_frames()[asleep].f_code.co_name == "wait")
-        signal.pthread_kill(asleep, signal.SIGINT)
+        while slots._waiting:  # again if the signal came just before the lock was waited for
+            signal.pthread_kill(asleep, signal.SIGINT)
+            time.sleep(0.2)
 
     with slots.slot():
         threading.Thread(target=press_ctrl_c, daemon=True).start()
