@@ -372,6 +372,20 @@ def test_findings_of_one_section_make_no_state_for_a_formula_that_reads_two():
     assert _state_from_findings(sample, nothing, formula="f1") is not None
 
 
+def test_a_classification_holds_no_verdicts_of_the_contexts_but_shows_which_side_is_empty():
+    marks = {
+        kind: Finding(kind=kind, number=1, text="A.", verdict="FN") for kind in ("statement", "reference_statement")
+    }
+    for kinds, missing in (
+        (["statement", "reference_statement"], {"answer", "reference"}),
+        (["statement"], {"answer"}),
+        (["reference_statement"], {"reference"}),
+    ):
+        score = Score(metric="m", aspect="grounding", value=0.0, findings=[marks[kind] for kind in kinds])
+        for formula, side in (("faithfulness", "answer"), ("context_recall", "reference"), ("f1", "")):
+            assert (_state_from_findings(SAMPLE, score, formula=formula) is None) is (side in missing)
+
+
 def test_equal_statements_of_the_reference_count_once_and_those_of_the_answer_each():
     def finding(kind, number, text, verdict):
         return Finding(kind=kind, number=number, text=text, verdict=verdict, reason=f"{kind} {number}")
