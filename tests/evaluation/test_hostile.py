@@ -359,7 +359,7 @@ def test_a_key_that_the_server_repeats_appears_nowhere(endpoint, monkeypatch, ca
         retry=RetryPolicy(attempts=2, initial=0.01, max_wait=0.01),
     )
     assert len(report.failures()) == 6
-    assert any("***" in str(score) + str(score.failure) for _, score in report.failures())
+    assert any("***" in str(score) + repr(score.failure) for _, score in report.failures())
     rescored = report.rescore(context_precision(judge, weighting="plain"))
     output = capsys.readouterr()
     told = {
