@@ -138,8 +138,8 @@ def test_what_is_put_between_words_is_found(before, text, after):
     assert value(metric_of_string_presence, f"{before} {text} {after}", text) == 1.0
 
 
-@each(("text", "whole"), [("", "a"), ("", ""), ("a", "")])
-def test_an_empty_text_occurs_nowhere(text, whole):
+@each(("text", "whole"), [("", "a"), ("", ""), ("a", ""), ("3", "5.3"), ("3", "5.3 km"), ("5", "5.3"), ("5", "a 5,3")])
+def test_an_empty_text_or_a_part_of_a_number_occurs_nowhere(text, whole):
     assert contains_whole_words(whole, text) is False
 
 

@@ -137,6 +137,11 @@ def test_a_span_is_where_the_words_stand_or_the_whole_document(split, spans):
     assert [(passage.start, passage.end) for passage in store.passages] == spans
 
 
+def test_a_piece_that_the_piece_before_begins_with_is_looked_for_behind_it():
+    store = Docstore("abc x abd", splitter=Own(lambda text: ["abc", "ab"]))
+    assert [(passage.start, passage.end) for passage in store.passages] == [(0, 3), (6, 8)]
+
+
 def test_a_text_in_the_same_white_space_precedes_one_in_another():
     store = Docstore("ab ab cd ef ab\nab", splitter=Own(lambda _: ["cd ef", "ab ab"]))
     assert [(passage.start, passage.end) for passage in store.passages] == [(6, 11), (0, 5)]

@@ -260,6 +260,7 @@ def test_the_version_depends_on_questions_and_answers():
     versions = {t.version for t in (OLD, Testset(OLD.rows[:3]), Testset([*OLD.rows[:3], row("d", reference="!")]))}
     assert len(versions) == 3
     assert Testset([row("a", passage_ids=["p"])]).version == Testset([row("a")]).version
+    assert OLD.version == "1-8a9331e2"  # files of earlier versions of the package have it, too
 
 
 def test_the_json_data_names_rows_by_id():
