@@ -55,7 +55,6 @@ const KEYWORDS = {
   "explanation/against-people": "human humans people correlation judgement judgment evidence agree spearman",
   "explanation/what-is-never-claimed": "limitation limitations limits caveats truth cannot claim claimed mean true",
   "reference/cli": "командная строка терминал команды cli command commands line options option flags flag arguments usage help rageval",
-  "reference/api/errors-and-testing": "exception exceptions raised hierarchy",
   "explanation/architecture": "organized organised modules architecture structure package packages layers design code folders",
 };
 const LATER = [[/^project\/changelog/, 0.3], [/^reference\/cli/, 0.6], [/^reference\/api/, 0.5], [/notebooks/, 0.6]];
