@@ -52,12 +52,8 @@ class ConfigError(RagevalError, ValueError):
     """
 
     def __init__(self, message: str, failure: Any = None) -> None:
-        super().__init__(message, *[failure] * (failure is not None))  # pickle rebuilds an exception from its args
+        super().__init__(message)
         self.failure = failure
-
-    def __str__(self) -> str:
-        """Return the message."""
-        return str(self.args[0])
 
 
 def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfinite, *, whole: bool = False) -> None:

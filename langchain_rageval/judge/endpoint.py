@@ -408,7 +408,7 @@ class Endpoint:
         return replace(mode, rung=lower[0]) if lower else None
 
     def _narrows(self, request: RequestContent, mode: RequestMode) -> bool:
-        """Return True if a request in a mode is sent with the schema of its own instead of the answer class's."""
+        """Return True if a request in a mode is sent with its narrowed schema, not with that of its answer class."""
         if mode.rung != "json_schema" or mode.plain_schema or request.limits is None:
             return False
         known = self._family.grammar or self.capabilities.grammar

@@ -385,7 +385,7 @@ def _shared_system(prompts: PromptSet) -> str:
 def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str], numbered: bool) -> str:
     """Return an example as text.
 
-    Its contexts are part of its input, so that nobody takes them for those of the request. Their chunks are lettered,
+    Its contexts are part of its input, so that they are not taken for those of the request. Their chunks are lettered,
     so that a citation copied from it is recognised; numbered if the answers name chunks by number.
     """
     if "contexts" in inputs:

@@ -154,7 +154,7 @@ class Run:
         try:
             async with asyncio.timeout(self.timeout) as scope:
                 return await awaitable
-        except Exception:
+        except Exception:  # or the error that a client makes of being cancelled
             if scope.expired():
                 raise self._timeout_error(model) from None
             raise
