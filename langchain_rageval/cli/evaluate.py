@@ -53,6 +53,7 @@ from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.metric_comparison import rows_to_ask_again
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.rescoring import join_reports
+from langchain_rageval.run.run import check_options
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics.paired import pairs_to_show
 from langchain_rageval.trust.qualification import ExaminedJudge, judge_gates
@@ -98,7 +99,9 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
     metrics = scorable_metrics(options, metrics, samples)
     if options.judge != "offline":  # before the first paid call
         notice_for(options)(f"first sample: {describe_fields(samples[0])}")
-    record_command(options)
+    audit, calls = build_audit(options), call_options(options)
+    check_options(calls)
+    record_command(options)  # what is refused before does not replace the command of an earlier run
     report = evaluate(
         samples,
         metrics,
@@ -106,10 +109,10 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
         budget=budget,
         strict=options.strict,
         until=until,
-        audit=build_audit(options),
+        audit=audit,
         batch=Batch() if options.batch else None,
         canaries=not options.no_canaries and bool(gates or getattr(options, "baseline", None)),
-        **call_options(options),
+        **calls,
     )
     name = "" if options.file == PIPE else Path(options.file).stem
     report = replace(report, name=name, unreadable=options.unreadable)

@@ -228,7 +228,9 @@ def check_not_all_failed(report: Report) -> None:
     failures = [score.failure for score in scores if score.failure]
     called = [score for score in scores if score.usage.calls]
     if failures and all(score.failure for score in called or scores):
-        raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {failures[0]}", failures[0])
+        raise ConfigError(
+            f"every score failed (samples: {len(report)}); first failure: {failures[0].text}", failures[0]
+        )
 
 
 def warn_about_failures(report: Report) -> None:
@@ -236,17 +238,17 @@ def warn_about_failures(report: Report) -> None:
     failed = report.failures()
     failures = [score.failure for _, score in failed if score.failure]
     if failures:
-        first = f"{failures[0]}{hint_for(failures[0])}"
+        first = f"{failures[0].text}{hint_for(failures[0])}"
         incomplete = len({row.index for row, score in failed if score.failure and score.failure.step == "sample"})
         count = f"{len(failures)} ({incomplete} samples lack a field)" if incomplete else str(len(failures))
         write_message(f"failed scores: {count}, excluded from the means; first failure: {first}")
     of_audit = [score.failure for row in report.rows for score in row.audit.values() if score.failure]
     if of_audit:
         count = str(len(of_audit))
-        write_message(f"failed scores of the audit: {count}; first failure: {of_audit[0]}{hint_for(of_audit[0])}")
+        write_message(f"failed scores of the audit: {count}; first failure: {of_audit[0].text}{hint_for(of_audit[0])}")
 
 
 def hint_for(failure: Failure | None) -> str:
     """Return a hint, in brackets, for the failure of a model; "" if there is none."""
-    hints = (hint for pattern, hint in _HINTS.items() if failure and re.match(pattern, str(failure), re.DOTALL))
+    hints = (hint for pattern, hint in _HINTS.items() if failure and re.match(pattern, failure.text, re.DOTALL))
     return f" ({hint})" if (hint := next(hints, "")) else ""

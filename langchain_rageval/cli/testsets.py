@@ -238,7 +238,8 @@ def _check_not_empty(testset: Testset) -> None:
         rejected = "; ".join(f"{count} {reason}" for reason, count in testset.yields["rejected"].items())
         problem = f"no question was accepted in {pluralize(testset.yields['attempts'], 'attempt')}: {rejected}."
         comments = [f"An example of {reason}: {comment}" for reason, comment in testset.rejection_examples.items()]
-        raise ConfigError(" ".join([problem, *comments, *testset.notes]))
+        failed = next((one for one in testset.rejected if one.has_failed), None)
+        raise ConfigError(" ".join([problem, *comments, *testset.notes]), failed and failed.failure)
 
 
 def _show_testset(testset: Testset, out: Console, *, written: str) -> None:

@@ -365,8 +365,9 @@ class Failure(_FrozenModel):
     step: _CleanText | None = None
     raw_output: _CleanText | None = None
 
-    def __str__(self) -> str:
-        """Return the class name and the message of the exception."""
+    @property
+    def text(self) -> str:
+        """Class name and message of the exception as one text."""
         return f"{self.error}: {self.message}"
 
 
@@ -510,7 +511,7 @@ class Score(_FrozenModel):
     def comment(self) -> str:
         """Explanation of the value, or the reason why there is no value."""
         if self.failure:
-            return str(self.failure)
+            return self.failure.text
         return self.unscored or self.reason
 
     def _repr_html_(self) -> str:

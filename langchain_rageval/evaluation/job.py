@@ -335,7 +335,7 @@ class Job:
         for endpoint, name in names.values():
             if outage := self.run.governor.outage(endpoint):
                 count, cause = outage
-                yield Note(code, judge=name, count=count, failure=str(cause))
+                yield Note(code, judge=name, count=count, failure=cause.text)
 
     def _interruption_notes(self) -> Iterable[str]:
         """Return notes on what an interrupted run leaves behind."""

@@ -346,7 +346,7 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
             return {names_of(metric)[0]: Instrument.of(None, None, str(error))}
         return {names_of(metric)[0]: Instrument.of(whole, whole)}
     in_front, chosen = list(runnables_in_front(metric)), _configurable(metric)
-    return {name: _with_front(part, in_front, chosen) for name, part in parts.items()}
+    return {name: _with_front(part, in_front, chosen) for name, part in parts.items()} if in_front or chosen else parts
 
 
 def update_instruments(metrics: Iterable[Any]) -> None:

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
 from langchain_rageval._internal.code_identity import short_digest
-from langchain_rageval.data.schema import InputModel, Turn, Usage
+from langchain_rageval.data.schema import Failure, InputModel, Turn, Usage
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -238,6 +238,14 @@ class Candidate(InputModel):
     def has_failed(self) -> bool:
         """True if the candidate was rejected because a call failed, not because of its question."""
         return (self.rejected or "").startswith(Reason.FAILED)
+
+    @property
+    def failure(self) -> Failure | None:
+        """The error of the call that failed; None if `has_failed` is False."""
+        if not self.has_failed:
+            return None
+        error = (self.rejected or "").removeprefix(Reason.FAILED)
+        return Failure(error=error, message=self.objection.removeprefix(f"{error}: "))
 
     def refuse(self, kind: str, objection: Objection) -> Self:
         """Return a copy of the candidate that is rejected because a text that the writer generated is unusable.

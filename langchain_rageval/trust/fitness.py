@@ -179,7 +179,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         if label.accepted
     ]
     halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
-    lost = [result.failure for result in results if result.lost]
+    lost = [result.failure for result in results if result.lost and result.failure]
     valid = [
         (float(result.failure is None and not result.log.repeated), result.probe.item.pair)
         for result in reached
@@ -213,7 +213,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
         lost=len(lost),
-        error=str(lost[0]) if lost else "",
+        error=lost[0].text if lost else "",
         money=usage.money,
     )
     verdict, reasons = assess_step(found)

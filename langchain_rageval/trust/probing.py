@@ -74,7 +74,7 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     known = asked._endpoint.capabilities
     if known.mode is None:
         failure = next(score.failure for score in scores if score.failure)
-        raise ConfigError(f"no request got a valid reply: {failure}", failure)
+        raise ConfigError(f"no request got a valid reply: {failure.text}", failure)
     narrowed = known.mode.rung == "json_schema" and not known.refuses_own_schemas
     new, again = (score.usage.seconds for score in scores[1:])
     is_fast = all(score.failure is None for score in scores) and new <= max(again + _FAST, again * _FASTER)

@@ -279,8 +279,8 @@ def _run_all(
     firsts = {"embeddings" if probe.item.step == EMBEDDING_STEP else "judge": probe for probe in reversed(probes)}
     first_results = {subject: answer(probe) for subject, probe in firsts.items()}
     for subject, result in first_results.items():
-        if result.lost:
-            raise ConfigError(f"the first call to the {subject} failed: {result.failure}", result.failure)
+        if result.lost and result.failure:
+            raise ConfigError(f"the first call to the {subject} failed: {result.failure.text}", result.failure)
     others = [probe for probe in probes if probe not in firsts.values()]
     return [*first_results.values(), *run.threads.stream([partial(answer, probe) for probe in others], at_once)]
 

@@ -95,14 +95,14 @@ ERRORS = {
     "evaluate samples.jsonl --metrics answer_relevance --embeddings openai:m": "openai needs a key in the environment",
     "evaluate samples.jsonl --mode xml": "mode must be one of auto, json_schema",
     "evaluate samples.jsonl --draws 2": "draws must be an odd number",
-    "evaluate samples.jsonl --max-concurrency 0": "max_concurrency must be a whole number of at least 1",
-    "evaluate samples.jsonl --timeout -1": "timeout must be a number of seconds above 0",
-    "evaluate samples.jsonl --audit-share 0.2": "--audit-share and --audit-base-url need a strong judge; add --audit "
-    "MODEL",
+    "evaluate samples.jsonl --max-concurrency 0 --journal j": "max_concurrency must be a whole number of at least 1",
+    "evaluate samples.jsonl --timeout -1 --journal j": "timeout must be a number of seconds above 0",
+    "evaluate samples.jsonl --audit-share 0.2 --journal j": "--audit-share and --audit-base-url need a strong judge; "
+    "add --audit MODEL",
     "evaluate samples.jsonl --audit-base-url http://x": "--audit-share and --audit-base-url need a strong judge; add "
     "--audit MODEL",
-    "evaluate samples.jsonl --audit offline --audit-share 0": "share must be a number above 0 and at most 1, such as "
-    "0.1, got 0.0",
+    "evaluate samples.jsonl --audit offline --audit-share 0 --journal j": "share must be a number above 0 and at most "
+    "1, such as 0.1, got 0.0",
     "evaluate samples.jsonl --budget-calls=-1": "a budget's calls must be a whole number of at least 0",
     "evaluate samples.jsonl --budget-tokens many": "argument --budget-tokens: invalid int value: 'many'",
     "evaluate samples.jsonl --budget-embeddings 1.5": "argument --budget-embeddings: invalid int value: '1.5'",

@@ -14,7 +14,7 @@ def short(sample):
 
 
 @pytest.mark.parametrize(("failing", "code"), [(1, 0), (50, 1), (100, 2)])
-def test_failures_of_a_metric_without_a_model(rageval, written, tmp_path, monkeypatch, failing, code):
+def test_only_failures_of_every_sample_end_with_2(rageval, written, tmp_path, monkeypatch, failing, code):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_short_metric.py").write_text(METRICS, encoding="utf-8")
     answers = ["boom"] * failing + ["fine"] * (100 - failing)

@@ -63,6 +63,7 @@ def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path
     code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
     assert code == 2
     assert "no question was accepted in 6 attempts: " in complaints
+    assert complaints.endswith("(is the server running, and is --base-url right?)\n")
     assert "Connection" in complaints
     assert not (tmp_path / "t.jsonl").exists()
 

@@ -168,11 +168,12 @@ def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
     assert judge.asked[0][0].text == PromptSet.default("ru").common.system
 
 
-@each("length", [0, 30, 32, 33, 60, 62, 63, 120, 123, 1000])
-def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(length):
-    text = "a" * length
-    assert most_items(text) == max(10, length // 3)
-    assert list_length(text) == min(size for size in (10, 20, 40, 80, 160, 320, 640) if size >= most_items(text))
+@each(
+    ("length", "most", "rounded"),
+    [(0, 10, 10), (32, 10, 10), (33, 11, 20), (62, 20, 20), (63, 21, 40), (999, 333, 640)],
+)
+def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(length, most, rounded):
+    assert (most_items("a" * length), list_length("a" * length)) == (most, rounded)
 
 
 def test_shared_steps_do_the_work_of_their_stages_in_order():

@@ -78,7 +78,7 @@ def test_a_question_repeats_the_first_accepted_one_that_is_equal_or_near_but_not
         asked = {"chat_history": [{"role": "user", "text": turns}], "standalone": f"{text} {chance.randrange(40)}"}
         fields = {**(asked if chance.random() < 0.5 else {}), "tree_id": tree.strip()}
         candidates.append(Candidate(passages=[passage(0)], question=f"{text}{chance.randrange(60)}", **fields))
-    angles = [chance.choice([None, *range(0, 360, 6)]) for _ in candidates]
+    angles = [chance.choice([None, *range(0, 360, 7)]) for _ in candidates]
     units = [None if a is None else [cos(radians(a)), sin(radians(a)), 0.0] for a in angles]
     units[:2] = [[1.0, 0.0, 0.0], [0.5, 0.0, 0.75**0.5]]
     expected = []
