@@ -431,7 +431,7 @@ def minimum_difference(
         values, factor = [own - other for own, other in both if own is not None and other is not None], 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: the estimate needs at least two scored samples, got {len(values)}")
-    span = largest_difference(metric, data.rows, numbers)
+    span = largest_difference(metric, data.rows, numbers) or 1.0
     if span == inf:  # a comparison detects nothing
         return inf
     spread, centre = factor * stdev(values), fmean(values)

@@ -322,6 +322,8 @@ def judge_shifts(
     units, shifts = Units((row.sample for row, _ in every), cluster) if equal else Units(), {}
     for name, direction in directions.items():
         own = [at for at in equal if name in every[at][0].asked and (at >= len(pairs) or name in every[at][1].asked)]
+        if len(own) < LEAST_ANCHORS:  # so few may also lack the property of `cluster`
+            continue
         found = compare_metric(name, direction, [every[place] for place in own], units.groups(own))
         if found.pairs >= LEAST_ANCHORS and found.difference is not None:
             ends = (found.low or 0.0, found.high or 0.0)

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from itertools import pairwise
 from statistics import fmean
 
-from langchain_rageval.data.notes import Note
+from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.report.comparison import check_margin
@@ -97,7 +97,7 @@ def trend(
             f"the runs have no metric in common: the run has {', '.join(metric_names(report))}; "
             f"the baseline has {', '.join(metric_names(baseline))}"
         )
-    notes += remarks
+    notes += [note for note in remarks if code_of(note) != "only-in-candidate"]  # there is no candidate
     start = None if since is None else _time_of(since)
     watched = timed if start is None else [row for row in timed if row.time is not None and row.time >= start]
     alarms, remarks = _alarms(list(shared), watched, baseline.rows, margin, error, adjust)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from statistics import quantiles
 from typing import Any
 
@@ -250,7 +250,7 @@ def _compare(metric: str, direction: Direction, own: _Side, its: _Side, by: floa
     if min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
         return base
     numbers = [value for value, *_ in (*ours, *theirs)]
-    scores = (row.scores[metric] for row in (*own.rows, *its.rows) if metric in row.scores)
+    scores = (row.scores[metric] for row in chain(own.rows, its.rows) if metric in row.scores)
     declared = next((score.range for score in scores if score.range is not None), None)
     low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
     width = high - low or 1.0
@@ -300,12 +300,12 @@ def _strata(
     clustered: bool,
 ) -> list[Stratum]:
     """Return the values by slice with the baseline's shares, over the slices that both runs have."""
-    slices = [part for part in dict.fromkeys(part for *_, part in ours) if part is not None]
-    sides = (
-        [[((value - low) / width, cluster) for value, cluster, own in side if own == part] for side in (ours, theirs)]
-        for part in slices
-    )
-    both = [(own, its) for own, its in sides if its]
+    parts: dict[str, tuple[list[tuple[float, Hashable]], list[tuple[float, Hashable]]]] = {}
+    for side, values in enumerate((ours, theirs)):
+        for value, cluster, part in values:
+            if part is not None:
+                parts.setdefault(part, ([], []))[side].append(((value - low) / width, cluster))
+    both = [(own, its) for own, its in parts.values() if own and its]
     total = sum(len(its) for _, its in both)
     return [
         Stratum(

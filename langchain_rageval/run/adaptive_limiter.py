@@ -88,7 +88,7 @@ class Slot:
                     await asyncio.sleep(wait)
                 else:
                     await asyncio.wait([asyncio.wrap_future(wait)], timeout=self._limiter._patience)
-        except BaseException:  # cancelled, or the loop has ended
+        except asyncio.CancelledError:  # not GeneratorExit: garbage may be collected while the lock is held
             self._limiter._withdraw(self)
             raise
         return self
@@ -331,7 +331,7 @@ class AdaptiveLimiter:
         rejection they wait, but for a quarter more than were answered at a time.
         """
         with self._lock:
-            if self.limit is None or self._epoch > 0:
+            if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
                 return 0.0
             under_way = self._under_way()
             if under_way < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
@@ -359,7 +359,7 @@ class AdaptiveLimiter:
         with self._lock:
             slot.since, slot.sent = time.monotonic(), True
             if self.limit is not None and slot.epoch == self._epoch:
-                slot.beside = self._under_way()
+                slot.beside = self._under_way() if self._answered_beside < self.limit else 0  # no more is to be known
                 self._latest.append(slot)
                 if len(self._latest) > max(_LATEST, self.size or 0):
                     self._latest.popleft()
@@ -384,7 +384,9 @@ class AdaptiveLimiter:
             self._admit()
 
     def _free(self) -> bool:
-        return self.size is None or len(self._holders) - self._late() < self.size
+        if self.size is None or len(self._holders) < self.size:
+            return True
+        return len(self._holders) - self._late() < self.size
 
     @property
     def _patience(self) -> float | None:

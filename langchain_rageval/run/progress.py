@@ -105,6 +105,7 @@ class PlainProgress(Progress):
         if (line := self.status_line()) != self._last_line:
             self._last_line = line
             sys.stderr.write(f"rageval: {line}\n")
+            sys.stderr.flush()
 
 
 class LiveProgress(Progress):

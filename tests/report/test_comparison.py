@@ -218,6 +218,9 @@ def test_the_scale_of_the_values_changes_nothing_but_the_unit(first):
             assert found == pytest.approx(4 * least)
     unbounded = report_of(*(scored(value, range=(None, None)) for value in here))
     assert unbounded.minimum_detectable_difference("faithfulness") == inf
+    empty = report_of(*(scored(0.0, range=(0, 0)) for _ in range(12)))
+    least = values(*[0.0] * 12).minimum_detectable_difference("faithfulness")
+    assert empty.minimum_detectable_difference("faithfulness") == least
 
 
 # Pairs

@@ -23,6 +23,18 @@ def shares(good, size):
     return [1.0] * good + [0.0] * (size - good)
 
 
+def test_a_few_samples_of_both_runs_may_lack_the_property_of_the_clusters():
+    def clustered(start):
+        rows = [
+            row(n, scored(n % 2), id=f"{start}{n}", question=f"{start} {n}?", metadata={"document": n % 10})
+            for n in range(40)
+        ]
+        return Report([*rows, row(40, scored(1.0), id="greeting", question="Привет?")])
+
+    found = clustered("prod").compare(clustered("dev"), paired=False, cluster="metadata.document")
+    assert (found["faithfulness"].difference, found.judge_shift) == (0.0, {})
+
+
 def test_means_over_different_samples_are_compared():
     found = run("prod", shares(60, 100)).compare(run("dev", shares(90, 100)), paired=False)
     metric = found["faithfulness"]

@@ -1,5 +1,6 @@
 """Batch APIs without a network: what providers report, which replies last, and how requests become batches."""
 
+import itertools
 import json
 import threading
 from dataclasses import asdict
@@ -157,6 +158,14 @@ def test_a_batch_of_openai_is_found_by_its_key_among_the_newest_thousand():
     for before, found in (([], "3"), ([{}], "4"), ([{}] * 996, "999"), ([{}] * 997, None)):
         listed.return_value = (SimpleNamespace(id=n, metadata=key) for n, key in enumerate([*before, *keys]))
         assert OpenAIBatches(client).find("mine", 1, 0.0) == found
+
+
+def test_a_list_of_batches_that_begins_again_is_read_once():
+    client = MagicMock()
+    pages = itertools.cycle([SimpleNamespace(id="a", metadata={}), SimpleNamespace(id="b", metadata={})])
+    client.with_options.return_value.batches.list.return_value = pages
+    assert OpenAIBatches(client).find("mine", 1, 0.0) is None
+    assert next(pages).id == "b"  # three were read: a, b, a
 
 
 def test_a_request_is_one_line_with_its_letters_as_they_are():

@@ -46,8 +46,14 @@ class OpenAIBatches(BatchApi):
 
         `count` and `since` are not used.
         """
-        batches = islice(self.client.batches.list(limit=100), _MOST_LISTED)
-        return next((str(batch.id) for batch in batches if (batch.metadata or {}).get(_KEY) == key), None)
+        seen = set()
+        for batch in islice(self.client.batches.list(limit=100), _MOST_LISTED):
+            if (batch.metadata or {}).get(_KEY) == key:
+                return str(batch.id)
+            if batch.id in seen:  # a server that sends the same page again
+                return None
+            seen.add(batch.id)
+        return None
 
     def state(self, batch_id: str) -> BatchState:
         """Return the state of a batch."""
