@@ -33,12 +33,40 @@ TextSelector = Callable[[State], tuple[str, Sequence[str]]]
 """Function from the state to a text and the texts that it is compared with."""
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 _OPTION_TYPES = (str, int, float, frozenset, FunctionType, partial)
 """Types of options that describe themselves; `instrument` of a stage describes its models."""
 
 
-class Stage(Traced[S, S]):
+class Driven(Traced[S, T]):
+    """Runnable whose method `work` is a generator; `invoke` and `ainvoke` run it and fulfil its requests."""
+
+    @abstractmethod
+    def work(self, state: S) -> Operation[T]:
+        """Yield requests, receive their replies, and return the output. This method does no I/O."""
+
+    def _do(self, state: S, config: RunnableConfig) -> T:
+        try:
+            return drive(self.work(state), Run.of(config), config)
+        except Exception as error:
+            self._annotate(error)
+            raise
+
+    async def _ado(self, state: S, config: RunnableConfig) -> T:
+        try:
+            return await adrive(self.work(state), Run.of(config), config)
+        except Exception as error:
+            self._annotate(error)
+            raise
+
+    def _annotate(self, error: Exception) -> None:
+        """Record the step in an exception, and remove the secrets of the models, which a server may repeat."""
+        record_step(error, self.get_name())
+        redact_exception(error, self)
+
+
+class Stage(Driven[S, S]):
     """Runnable that adds results to the state (mapping of the sample and all results so far).
 
     `invoke` and `ainvoke` run the same generator, `work`. The class variable `reads_question` is False in a subclass
@@ -55,10 +83,6 @@ class Stage(Traced[S, S]):
 
     reads_question: ClassVar[bool] = True
     """False if the question only determines the language of the prompt."""
-
-    @abstractmethod
-    def work(self, state: S) -> Operation[S]:
-        """Yield requests, receive their replies, and return the new state. This method does no I/O."""
 
     @property
     def judges(self) -> Sequence[Judge]:
@@ -127,25 +151,6 @@ class Stage(Traced[S, S]):
         if any("instrument" in vars(part) for part in kind.__mro__ if is_users_class(part)):
             return Description(settings, **{"class": describe(kind)})
         return Description(settings, stage=describe(self))
-
-    def _do(self, state: S, config: RunnableConfig) -> S:
-        try:
-            return drive(self.work(state), Run.of(config), config)
-        except Exception as error:
-            self._annotate(error)
-            raise
-
-    async def _ado(self, state: S, config: RunnableConfig) -> S:
-        try:
-            return await adrive(self.work(state), Run.of(config), config)
-        except Exception as error:
-            self._annotate(error)
-            raise
-
-    def _annotate(self, error: Exception) -> None:
-        """Record the step in an exception, and remove the secrets of the models, which a server may repeat."""
-        record_step(error, self.get_name())
-        redact_exception(error, self)
 
 
 def describe_step(step: Runnable[Any, Any]) -> Any:

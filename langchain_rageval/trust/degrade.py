@@ -7,22 +7,18 @@ sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
 
-from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
 from langchain_rageval.data.documents import to_documents
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import SampleError, record_step
+from langchain_rageval.errors import SampleError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.run.run import Run, Traced
 from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import Driven
 from langchain_rageval.testset.candidate import ask_step, prompt_step
 from langchain_rageval.text.sentences import split_sentences
 
@@ -31,7 +27,7 @@ Variants = dict[str, Sample]
 _READS = ("answer", "contexts")
 
 
-class Degrade(Traced[Any, Variants]):
+class Degrade(Driven[Any, Variants]):
     """Runnable that returns worse variants of a sample, by name of the variant; build it with `degrade(writer)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -44,12 +40,13 @@ class Degrade(Traced[Any, Variants]):
     MOST_PADDING: ClassVar[int] = 10
     """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
-    def work(self, sample: Sample) -> Operation[Variants]:
+    def work(self, state: Any) -> Operation[Variants]:
         """Return the variants of a sample by name: "ungrounded", "incomplete" and "padded".
 
         The writer (the model passed to `degrade`) makes the two worse answers in two calls. The irrelevant sentences
         of "padded" are drawn from the texts in `related`; if these have none, the writer makes them in a third call.
         """
+        sample = _parse_complete(state)
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
@@ -80,23 +77,6 @@ class Degrade(Traced[Any, Variants]):
 
         answer = yield from ask_step(self.pads, inputs, sample.question, problem_of)
         return [sentence for sentence in answer.sentences if sentence.strip()][:count]
-
-    def _do(self, input: Any, config: RunnableConfig) -> Variants:
-        with _step_in_errors():
-            return drive(self.work(_parse_complete(input)), Run.of(config), config)
-
-    async def _ado(self, input: Any, config: RunnableConfig) -> Variants:
-        with _step_in_errors():
-            return await adrive(self.work(_parse_complete(input)), Run.of(config), config)
-
-
-@contextmanager
-def _step_in_errors() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        record_step(error, "degrade")
-        raise
 
 
 def degrade(writer: JudgeLike, related: Any = None) -> Degrade:

@@ -431,6 +431,11 @@ class Probe:
     repeat: int = 0
 
     @property
+    def is_first(self) -> bool:
+        """True for the first probe of the unchanged item."""
+        return self.variant == "plain" and self.repeat == 0
+
+    @property
     def varied_item(self) -> LabelledItem:
         """The labelled item after the changes of the variant, such as chunks in reverse order."""
         if self.variant == "reverse":
@@ -490,7 +495,7 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     """
     examination, item, log = EXAMINATIONS[probe.item.step], probe.varied_item, ReplyLog()
     if isinstance(subject, Judge):
-        cached = probe.variant != "plain" or probe.repeat == 0
+        cached = probe.variant != "plain" or probe.is_first
         subject = map_members(subject, lambda judge: RecordingJudge.of_judge(judge, log, cached=cached))
     unshared_run = replace(run, single_flight=SingleFlight())  # repeats must not share a call in flight
     try:

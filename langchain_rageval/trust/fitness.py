@@ -50,7 +50,7 @@ BASELINES: Mapping[str, str] = {
 }
 """Judges that do not understand, which a judge must exceed."""
 
-Baselines = Mapping[str, Mapping[str, Sequence[bool]]]
+Hits = Mapping[LabelledItem, Mapping[str, Sequence[bool]]]
 Labelled = tuple[Label, CitedVerdict, LabelledItem]
 
 _NO_EMBEDDINGS = "no embeddings were examined: add embeddings (--embeddings MODEL)"
@@ -155,23 +155,19 @@ def _first_chunk_bias(citations: Citations) -> str:
     return f": {first.value:.0%} are of the first chunk, {citations.due_first:.0%} would be right"
 
 
-def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baselines, usage: Usage) -> StepQualification:
+def step_statistics(step: str, results: Sequence[ProbeResult], hits: Hits, usage: Usage) -> StepQualification:
     """Return the statistics of a step, with the verdict whether the judge is fit for the step, and the reasons.
 
     Args:
         step: name of the step.
         results: results of all probes (test requests) of the step, in any order.
-        baselines: hits by name of the baseline (a judge that does not understand), "word_overlap" or "rules". The hits
-            map the id of an item to a list with True for each scored label that the baseline gets right, else False.
+        hits: mapping from each item to the hits of the baselines (judges that do not understand) "word_overlap" and
+            "rules": True for each scored label that the baseline gets right, else False.
         usage: model usage of all probes of the step.
     """
     reached = [result for result in results if not result.lost]
     answered = [result for result in reached if result.failure is None]
-    first = {
-        result.probe.item.id: result
-        for result in answered
-        if (result.probe.variant, result.probe.repeat) == ("plain", 0)
-    }
+    first = {result.probe.item: result for result in answered if result.probe.is_first}
     labelled = [
         (label, answer, result.probe.item)
         for result in first.values()
@@ -185,7 +181,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         for result in reached
         if step != EMBEDDING_STEP
     ]
-    shares, lead = _leads(step, halves["hard"] or labelled, baselines)
+    shares, lead = _leads(step, halves["hard"] or labelled, hits)
     kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
     token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
@@ -205,10 +201,10 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         rules=shares["rules"],
         lead=lead,
         verdicts=dict(Counter(answer.verdict for _, answer, _ in labelled).most_common()),
-        flips=Proportion.of_units(_flip_rates(answered)),
+        flips=Proportion.of_units(_change_rates(answered, "plain")),
         citations=_citations(labelled),
-        order_bias=Proportion.of_units(_changes(first, answered, "reverse")),
-        length_bias=Proportion.of_units(_changes(first, answered, "padded")),
+        order_bias=Proportion.of_units(_change_rates(answered, "reverse")),
+        length_bias=Proportion.of_units(_change_rates(answered, "padded")),
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
@@ -226,7 +222,7 @@ def _right_share(labelled: Iterable[Labelled]) -> Proportion:
 
 
 def _leads(
-    step: str, labelled: Sequence[Labelled], baselines: Baselines
+    step: str, labelled: Sequence[Labelled], hits: Hits
 ) -> tuple[dict[str, float], dict[str, tuple[float, float, float]]]:
     """Return the share of verdicts that each baseline gets right, and how much more often the judge is right.
 
@@ -234,52 +230,38 @@ def _leads(
     """
     chance = EXAMINATIONS[step].chance
     constant = Counter(verdict for label, *_ in labelled for verdict in label.accepted).most_common(1)
-    hits = {
+    baselines = {
         "constant": [chance if chance is not None else float(constant[0][0] in one.accepted) for one, *_ in labelled]
     }
-    items = dict.fromkeys(item.id for *_, item in labelled)
-    hits |= {name: [float(hit) for item in items for hit in own[item]] for name, own in baselines.items()}
+    items = dict.fromkeys(item for *_, item in labelled)
+    for name in ("word_overlap", "rules"):
+        baselines[name] = [float(hit) for item in items for hit in hits[item][name]]
     lead = {}
-    for name in hits if labelled and chance is None else ("constant",) if labelled else ():
+    for name in baselines if labelled and chance is None else ("constant",) if labelled else ():
         differences = [
             float(answer.verdict in label.accepted) - hit
-            for (label, answer, _), hit in zip(labelled, hits[name], strict=True)
+            for (label, answer, _), hit in zip(labelled, baselines[name], strict=True)
         ]
         found = paired_difference(differences, [item.pair for *_, item in labelled])
         lead[name] = (found.mean, found.low, found.high)
-    return {name: sum(own) / max(1, len(own)) for name, own in hits.items()}, lead
+    return {name: sum(own) / max(1, len(own)) for name, own in baselines.items()}, lead
 
 
-def _flip_rates(answered: Sequence[ProbeResult]) -> list[tuple[float, str]]:
-    """Return the share of pairs of repeats that disagree for each labelled verdict, with its item; skip single ones."""
-    repeats: dict[str, list[ProbeResult]] = {}
+def _change_rates(answered: Iterable[ProbeResult], variant: Variant) -> list[tuple[float, str]]:
+    """Return for each labelled verdict the share of pairs of probes of its item that disagree, with the item's pair.
+
+    For "plain", the pairs are those of all repeats. For another variant (such as reversed chunks), it is one pair: the
+    first repeat and the probe of that variant. Verdicts without a pair of answered probes are left out.
+    """
+    by_item: dict[LabelledItem, list[ProbeResult]] = {}
     for result in answered:
-        if result.probe.variant == "plain":
-            repeats.setdefault(result.probe.item.id, []).append(result)
+        if result.probe.variant == variant or result.probe.is_first:
+            by_item.setdefault(result.probe.item, []).append(result)
     return [
         (sum(one != other for one, other in pairs) / len(pairs), results[0].probe.item.pair)
-        for results in repeats.values()
+        for results in by_item.values()
         for place, label in enumerate(results[0].probe.item.labels)
         if label.accepted and (pairs := list(combinations([result.verdicts[place].verdict for result in results], 2)))
-    ]
-
-
-def _changes(
-    first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], variant: Variant
-) -> list[tuple[float, str]]:
-    """Return 1 for each labelled verdict that a variant (such as reversed chunks) changes, else 0, with its item.
-
-    Args:
-        first: id of an item to the result of its first plain probe.
-        answered: results of the step without an error.
-        variant: the variant to compare with the first plain probe.
-    """
-    return [
-        (float(before.verdict != after.verdict), plain.probe.item.pair)
-        for varied in answered
-        if varied.probe.variant == variant and (plain := first.get(varied.probe.item.id))
-        for label, before, after in zip(plain.probe.item.labels, plain.verdicts, varied.verdicts, strict=True)
-        if label.accepted
     ]
 
 

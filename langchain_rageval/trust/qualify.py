@@ -221,11 +221,10 @@ def _qualify(
             return result
 
         results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
-    hits = {item.id: _baseline_hits(item, language) for item in items}
-    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("word_overlap", "rules")}
+    hits = {item: _baseline_hits(item, language) for item in items}
     steps = {
         step: step_statistics(
-            step, [result for result in results if result.probe.item.step == step], baselines, step_run.meter.usage
+            step, [result for result in results if result.probe.item.step == step], hits, step_run.meter.usage
         )
         for step, step_run in runs.items()
     }

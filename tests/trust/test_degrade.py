@@ -17,6 +17,7 @@ from langchain_rageval import (
     faithfulness,
 )
 from langchain_rageval.steps import DegradedAnswer, PaddedContext
+from langchain_rageval.testing.hostile_judges import KEY, HostileJudge
 
 SAMPLE = Sample(
     id="q",
@@ -82,6 +83,16 @@ def test_a_writer_that_adds_nothing_is_asked_again():
     )
     with pytest.raises(JudgeOutputError, match="there is no sentence"):
         degrade(judge).invoke(SAMPLE)
+
+
+async def test_an_error_of_the_writer_names_the_step_and_shows_no_key():
+    runnable = degrade(HostileJudge(judge=OfflineJudge(), behaviour="401 that repeats the API key"))
+    for result in (
+        runnable.batch([SAMPLE], return_exceptions=True),
+        await runnable.abatch([SAMPLE], None, return_exceptions=True),
+    ):
+        assert result[0].rageval_step == "degrade"
+        assert KEY not in repr(result[0])
 
 
 @pytest.mark.parametrize("lacking", ["answer", "contexts"])

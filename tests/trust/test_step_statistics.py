@@ -24,7 +24,8 @@ def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
 
 
 def statistics(*results):
-    hits = {name: {item: [True, False] for item in "ijkab"} for name in ("word_overlap", "rules")}
+    scored = {one.probe.item: sum(bool(label.accepted) for label in one.probe.item.labels) for one in results}
+    hits = {item: dict.fromkeys(("word_overlap", "rules"), [True, False][:count]) for item, count in scored.items()}
     return step_statistics("verify_statements", results, hits, Usage(calls=len(results), input_tokens=7, seconds=1.5))
 
 
@@ -65,6 +66,13 @@ def test_only_citations_of_right_verdicts_count():
     assert (found.citations.first.value, found.citations.due_first) == (0.25, 0.0)
     wrong = statistics(result("absent", "absent", "absent")).citations
     assert (wrong.precision.value, wrong.recall.value) == (None, None)
+
+
+def test_different_items_with_one_id_are_counted_apart():
+    other = ITEM.model_copy(update={"labels": LABELS[:1]})
+    twice = [ProbeResult(Probe(other, repeat=repeat), [CitedVerdict("absent")]) for repeat in (0, 1)]
+    found = statistics(result("supported", "absent", "absent"), *twice)
+    assert (found.right.hits, found.right.of, found.flips.of) == (2, 3, 1)
 
 
 def test_transport_errors_count_only_as_lost():
