@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from math import inf
 from operator import or_
@@ -114,56 +113,34 @@ def answer_correctness(
     )
 
 
-@dataclass(frozen=True)
-class StatementCounts:
-    """Numbers of statements of the answer and of one reference, by verdict.
+def f_score(
+    findings: Sequence[Finding], beta: float, formula: FScoreFormula, extra: Extra = "count"
+) -> tuple[float, bool]:
+    """Return the F score of the findings of one reference, from 0 to 1, and whether the reference states facts.
 
-    Attributes:
-        tp: statements of the answer that the reference supports, and "extra" ones that contain reference statements.
-        fp: statements of the answer that the reference does not support; with `extra="count"`, also statements that say
-            more than the reference.
-        covered: statements of the reference that the answer contains.
-        fn: statements of the reference that the answer does not contain.
+    TP are the answer statements with the verdict "TP", FP those with "FP". An "extra" answer statement says something
+    that the reference neither states nor contradicts. It counts as TP if it cites reference statements (contains them);
+    in addition it counts as FP if `extra` is "count", but not if it is "ignore". The reference statements are covered
+    ("TP") or missed ("FN"). F is 0.0 without TP.
+
+    Args:
+        findings: the findings; the verdicts of both sides.
+        beta: weight of recall relative to precision.
+        formula: "counts", (1+β²)TP / ((1+β²)TP + β²FN + FP), or "precision_recall", (1+β²)PR / (β²P + R).
+        extra: "count" or "ignore".
     """
-
-    tp: int
-    fp: int
-    covered: int
-    fn: int
-
-    @classmethod
-    def of(cls, findings: Sequence[Finding], extra: Extra = "count") -> StatementCounts:
-        """Count the statements by their verdicts in the findings of one reference.
-
-        Each answer statement with the verdict "TP" adds one to `tp`, with "FP" one to `fp`; each reference statement
-        with "TP" adds one to `covered`, with "FN" one to `fn`. An "extra" answer statement says something that the
-        reference neither states nor contradicts. It adds one to `tp` if it cites reference statements (contains
-        them). In addition it adds one to `fp` if the option `extra` is "count", but not if it is "ignore".
-        """
-        counts = Counter((finding.kind, finding.verdict) for finding in findings)
-        containing = sum(finding.verdict == "extra" and bool(finding.cites) for finding in findings)
-        excess = counts["statement", "extra"] if extra == "count" else 0
-        return cls(
-            tp=counts["statement", "TP"] + containing,
-            fp=counts["statement", "FP"] + excess,
-            covered=counts["reference_statement", "TP"],
-            fn=counts["reference_statement", "FN"],
-        )
-
-    def f_score(self, beta: float, formula: FScoreFormula) -> float:
-        """Return the F score, from 0 to 1; 0.0 if `tp` is 0.
-
-        `beta` is the weight of recall relative to precision. `formula` is "counts", (1+β²)TP / ((1+β²)TP + β²FN + FP),
-        or "precision_recall", (1+β²)PR / (β²P + R).
-        """
-        if not self.tp:
-            return 0.0
-        weight = beta**2
-        if formula == "counts":
-            hits = (1 + weight) * self.tp
-            return hits / (hits + weight * self.fn + self.fp)
-        precision, recall = self.tp / (self.tp + self.fp), self.covered / max(1, self.covered + self.fn)
-        return (1 + weight) * precision * recall / (weight * precision + recall)
+    counts = Counter((finding.kind, finding.verdict) for finding in findings)
+    tp = counts["statement", "TP"] + sum(finding.verdict == "extra" and bool(finding.cites) for finding in findings)
+    fp = counts["statement", "FP"] + (counts["statement", "extra"] if extra == "count" else 0)
+    covered, fn = counts["reference_statement", "TP"], counts["reference_statement", "FN"]
+    weight, has_facts = beta**2, covered + fn > 0
+    if not tp:
+        return 0.0, has_facts
+    if formula == "counts":
+        hits = (1 + weight) * tp
+        return hits / (hits + weight * fn + fp), has_facts
+    precision, recall = tp / (tp + fp), covered / max(1, covered + fn)
+    return (1 + weight) * precision * recall / (weight * precision + recall), has_facts
 
 
 def weighted_correctness(
@@ -183,8 +160,9 @@ def weighted_correctness(
     if weights[0]:
         if not state["answer_statements"] and not state["reference_statements"]:
             return Value.without(NEITHER_FACTS)
-        best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula, extra=extra))
-        parts.append((weights[0], StatementCounts.of(best, extra).f_score(beta, formula)))
+        score = partial(f_score, beta=beta, formula=formula, extra=extra)
+        best = max(state["classifications"], key=score)  # of references with equal scores, one that states facts
+        parts.append((weights[0], score(best)[0]))
         reasons += _reasons(best)
         findings += best
     if weights[1]:
@@ -195,12 +173,6 @@ def weighted_correctness(
     number = sum(weight * part for weight, part in parts) / sum(weights)
     reason = explain(sample.language_text, *reasons)
     return Value(number, f"{reason[:1].upper()}{reason[1:]}", findings)
-
-
-def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula, extra: Extra) -> tuple[float, bool]:
-    """Return the key that selects the best reference: its F score, then whether the reference states facts."""
-    counts = StatementCounts.of(findings, extra)
-    return counts.f_score(beta, formula), counts.covered + counts.fn > 0
 
 
 def _state_from_findings(sample: Sample, score: Score, *, weights: tuple[float, float]) -> State | None:

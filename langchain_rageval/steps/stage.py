@@ -22,8 +22,8 @@ from langchain_rageval._internal.description import Description, NotDescribable,
 from langchain_rageval._internal.redaction import redact_exception
 from langchain_rageval.errors import JudgeOutputError, record_step
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.run.drivers import adrive, configurable_choices, drive
-from langchain_rageval.run.requests import Operation
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import InvokeChild, Operation, Shared
 from langchain_rageval.run.run import Run, Traced
 
 State = dict[str, Any]
@@ -179,9 +179,6 @@ def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
     )
 
 
-_Outcome = State | JudgeOutputError
-
-
 class SharedSteps(Stage[State]):
     """Sequence of stages that runs once per sample of a run; later metrics reuse the results for the same sample.
 
@@ -244,47 +241,21 @@ class SharedSteps(Stage[State]):
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """Run the `work` of all stages in sequence, without reuse of earlier results.
-
-        `invoke` and `ainvoke` do reuse them: they run the stages only if no metric has run them for the sample before.
-        """
-        for stage in self.stages:
-            state = yield from stage.work(state)
-        return state
-
-    def _do(self, state: State, config: RunnableConfig) -> State:
-        def run_stages() -> _Outcome:
-            results: State = {"sample": state["sample"]}
-            try:
-                for stage in self.stages:
-                    results = stage.invoke(results, config)
-            except JudgeOutputError as error:
-                return error
-            return results
-
-        return _merge(state, Run.of(config).single_flight.do(self._share_key(state, config), run_stages))
-
-    async def _ado(self, state: State, config: RunnableConfig) -> State:
-        async def run_stages() -> _Outcome:
-            results: State = {"sample": state["sample"]}
-            try:
-                for stage in self.stages:
-                    results = await stage.ainvoke(results, config)
-            except JudgeOutputError as error:
-                return error
-            return results
-
-        return _merge(state, await Run.of(config).single_flight.ado(self._share_key(state, config), run_stages))
-
-    def _share_key(self, state: State, config: RunnableConfig) -> Hashable:
-        """Return the key under which the results of the stages for a sample are shared between metrics.
+        """Add the results of the stages for the sample; the stages run only if no metric has run them before.
 
         The id of the sample is safe as a key: the stored result keeps the sample alive, so the id is not reused.
         """
-        return "once", self.name, self.key, id(state["sample"]), configurable_choices(config)
+        key = "once", self.name, self.key, id(state["sample"])
+        results: State | JudgeOutputError = yield Shared(key, self._run_stages({"sample": state["sample"]}))
+        if isinstance(results, JudgeOutputError):
+            raise results
+        return state | results
 
-
-def _merge(state: State, outcome: _Outcome) -> State:
-    if isinstance(outcome, JudgeOutputError):
-        raise outcome
-    return state | outcome
+    def _run_stages(self, state: State) -> Operation[State | JudgeOutputError]:
+        """Return the state after all stages, or the error of a judge, which then is the result for all metrics."""
+        try:
+            for stage in self.stages:
+                state = yield InvokeChild(stage, state)
+        except JudgeOutputError as error:
+            return error
+        return state

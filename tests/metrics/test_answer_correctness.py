@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Sample, answer_correctness, evaluate
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.answer_correctness import StatementCounts, weighted_correctness
+from langchain_rageval.metrics.answer_correctness import f_score, weighted_correctness
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
 NEAR = Vectors({"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "Не знаю.": [1, 0]})
@@ -26,8 +26,8 @@ def found(tp=0, fp=0, covered=0, fn=0):
     return [Finding(kind=kind, number=1, text="s", verdict=verdict) for kind, verdict, n in told for _ in range(n)]
 
 
-def f_score(tp=0, fp=0, covered=0, fn=0, beta=1.0, formula="counts"):
-    return StatementCounts.of(found(tp, fp, covered, fn)).f_score(beta, formula)
+def f_of(tp=0, fp=0, covered=0, fn=0, beta=1.0, formula="counts"):
+    return f_score(found(tp, fp, covered, fn), beta, formula)[0]
 
 
 # Arithmetic
@@ -48,8 +48,8 @@ def test_weights_need_not_add_up_to_one(weights, value):
 
 def test_one_fact_told_in_six_statements_is_where_the_formulas_part():
     split = {"tp": 6, "fp": 1, "covered": 1, "fn": 3}
-    assert f_score(**split) == 0.75
-    assert round(f_score(**split, formula="precision_recall"), 2) == 0.39
+    assert f_of(**split) == 0.75
+    assert round(f_of(**split, formula="precision_recall"), 2) == 0.39
     assert "F is 0.75 by counts and 0.39" in " ".join(answer_correctness.__doc__.split())
 
 
@@ -61,11 +61,11 @@ betas = st.fractions("1/8", 8)
 def test_f_is_what_exact_fractions_say(tp, fp, covered, fn, beta):
     square = beta**2
     counts = (1 + square) * tp / ((1 + square) * tp + square * fn + fp) if tp else Fraction(0)
-    assert f_score(tp, fp, covered, fn, float(beta)) == pytest.approx(float(counts))
+    assert f_of(tp, fp, covered, fn, float(beta)) == pytest.approx(float(counts))
     if tp + fp and covered + fn:
         p, r = Fraction(tp, tp + fp), 1 - Fraction(fn, covered + fn)
         f = (1 + square) * p * r / (square * p + r) if p and r else Fraction(0)
-        assert f_score(tp, fp, covered, fn, float(beta), "precision_recall") == pytest.approx(float(f))
+        assert f_of(tp, fp, covered, fn, float(beta), "precision_recall") == pytest.approx(float(f))
 
 
 @given(

@@ -9,10 +9,8 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
-from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
-from langchain_rageval.steps.stage import SharedSteps
 
 
 class Tone(BaseModel):
@@ -174,11 +172,3 @@ def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
 )
 def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(length, most, rounded):
     assert (most_items("a" * length), list_length("a" * length)) == (most, rounded)
-
-
-def test_shared_steps_do_the_work_of_their_stages_in_order():
-    judge = scripted(POLITE, POLITE)
-    stages = [JudgeStep(TONE, judge, Tone, name=name) for name in ("first", "second")]
-    state = drive(SharedSteps(stages, name="both", key=1).work(STATE), Run(), {})
-    assert state == {**STATE, "first": POLITE, "second": POLITE}
-    assert [inputs.keys() for inputs in judge.inputs] == [{"question", "answer"}, {"question", "answer", "first"}]
