@@ -22,10 +22,10 @@ from langchain_rageval.prompts.answer_schemas import (
 from langchain_rageval.prompts.layout import split_by_size
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.extract_statements import statement_key
 from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, request_items, slices
 from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
 from langchain_rageval.steps.stage import State
-from langchain_rageval.steps.statement_checks import statement_key
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 _CHARACTERS_BESIDE_TEXT = 40  # of a turn in JSON: keys, number and role

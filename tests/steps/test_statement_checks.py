@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import PromptSet
-from langchain_rageval.steps.extract_statements import halves, text_parts
-from langchain_rageval.steps.statement_checks import (
+from langchain_rageval.steps.extract_statements import (
     content_units,
     copied_statement,
+    halves,
     is_placeholder,
     statement_key,
+    text_parts,
     unmentioned_units,
     without_list_marks,
 )
