@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from langchain_rageval._internal.redaction import redact_message
@@ -20,7 +20,6 @@ from langchain_rageval.prompts.answer_schemas import TurnFact, TurnFacts
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.promptset import PromptSet
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.single_flight import SingleFlight
@@ -56,44 +55,30 @@ class ReplyLog:
     repeated: bool = False
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class RecordingJudge(Judge):
-    """Copy of a judge that also counts valid replies and notes repeated requests in a `ReplyLog`."""
+def recording_judge(judge: Judge, log: ReplyLog, *, cached: bool) -> Judge:
+    """Return a copy of a judge that also counts valid replies and notes repeated requests in a log.
 
-    log: ReplyLog = field(default_factory=ReplyLog, kw_only=True)
+    What one of the two finds out about the endpoint, such as a working output mode, is known to the other.
 
-    @classmethod
-    def of_judge(cls, judge: Judge, log: ReplyLog, *, cached: bool) -> RecordingJudge:
-        """Build a copy of a judge that also records its replies.
-
-        What one of the two finds out about the endpoint, such as a working output mode, is known to the other.
-
-        Args:
-            judge: the judge to copy.
-            log: receives the records.
-            cached: False bypasses the model's own cache.
-        """
-        options = {option.name: getattr(judge, option.name) for option in fields(Judge) if option.init}
-        if not cached and isinstance(judge.model, BaseChatModel):
-            options["model"] = judge.model.model_copy(update={"cache": False})
-        recorder = cls(**options, log=log)
-        vars(recorder)["_fingerprint_text"] = judge._fingerprint_text  # a large model is described once, not per probe
-        object.__setattr__(recorder, "_endpoint", _RecordingEndpoint(recorder, judge._endpoint, log))
-        return recorder
+    Args:
+        judge: the judge to copy.
+        log: receives the records.
+        cached: False bypasses the model's own cache.
+    """
+    recorder = copy(judge)
+    vars(recorder)["_endpoint"] = _RecordingEndpoint(judge._endpoint, log, cached=cached)
+    vars(recorder)["_fingerprint_text"] = judge._fingerprint_text  # a large model is described once, not per probe
+    return recorder
 
 
 class _RecordingEndpoint(Endpoint):
-    """Endpoint of a recording judge, with the capabilities that are already known."""
+    """Endpoint of a recording judge; shares the capabilities and limits of the endpoint of the copied judge."""
 
-    def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
-        super().__init__(judge.model, judge.mode, judge.layout, known.capabilities, grammar=judge.grammar)
+    def __init__(self, known: Endpoint, log: ReplyLog, *, cached: bool) -> None:
+        vars(self).update(vars(known))
         self.log = log
-        self._known = known
-
-    @property
-    def gates(self) -> Sequence[AdaptiveLimiter]:
-        """Limits of calls to the model, shared with the judge that was copied."""
-        return self._known.gates
+        if not cached:
+            vars(self)["_unlimited"] = known._uncached
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request, and log whether the request repeats an earlier one.
@@ -496,7 +481,7 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     examination, item, log = EXAMINATIONS[probe.item.step], probe.varied_item, ReplyLog()
     if isinstance(subject, Judge):
         cached = probe.variant != "plain" or probe.is_first
-        subject = map_members(subject, lambda judge: RecordingJudge.of_judge(judge, log, cached=cached))
+        subject = map_members(subject, lambda judge: recording_judge(judge, log, cached=cached))
     unshared_run = replace(run, single_flight=SingleFlight())  # repeats must not share a call in flight
     try:
         state = examination.build(subject, item).invoke(examination.initial_state(item), unshared_run.into(None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import pairwise
@@ -28,6 +28,7 @@ from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.report.comparison import compare_rows
 from langchain_rageval.report.files import ReportData, metric_or_only
+from langchain_rageval.report.metric_comparison import MetricComparison
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.report.tables import Analysis, interval_text, number_text, p_text
@@ -297,9 +298,7 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     if not by_model:
         raise ConfigError('no sample names its model in metadata["model"]; answer_sheets makes samples that do')
     metric = metric_or_only(ReportData(rows), "rubric" if metric is None and "rubric" in names else metric)
-    sign = 1 if names[metric] == "higher" else -1
-    standings = [_standing(model, own, metric) for model, own in by_model.items()]
-    standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
+    standings, comparison_notes = _standings(by_model, metric, names[metric])
     notes = list(report.notes) if isinstance(report, Report) else []
     notes += [f"Left out: {pluralize(nameless, 'sample')} without the name of a model."] if nameless else []
     notes += [
@@ -307,17 +306,32 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
         for one in standings
         if (missing := one.unscored + one.failed)
     ]
-    placed, comparison_notes = _compare_neighbours(standings, by_model, metric)
-    return Leaderboard(metric, names[metric], placed, [*notes, *comparison_notes])
+    return Leaderboard(metric, names[metric], standings, [*notes, *comparison_notes])
 
 
-def _standing(model: str, rows: list[Row], metric: str) -> Standing:
-    """Return the standing of a model, before it is compared with others; its place is 0."""
-    summary = summarise(rows).get(metric)
-    if summary is None:
-        return Standing(model, 0, None, None, None, 0, 0, 0, {})
-    counts = (summary.scored, summary.unscored, summary.failed)
-    return Standing(model, 0, summary.mean, summary.low, summary.high, *counts, _mean_grades(rows, metric))
+def _standings(
+    by_model: Mapping[str, list[Row]], metric: str, direction: Direction
+) -> tuple[list[Standing], list[str]]:
+    """Return the standings of the models in order, each compared with the one above, and notes on the comparisons."""
+    summaries = {model: summarise(rows).get(metric) for model, rows in by_model.items()}
+    means = {model: summary.mean if summary else None for model, summary in summaries.items()}
+    sign, none = 1 if direction == "higher" else -1, MetricComparison(metric, direction)
+    models = sorted(by_model, key=lambda model: (means[model] is None, -sign * (means[model] or 0.0)))
+    pairs = [compare_rows(by_model[own], by_model[above], 0.0, AUTO, True) for above, own in pairwise(models)]
+    compared = dict(zip(models, [none, *(pair.get(metric, none) for pair in pairs)], strict=True))
+    testable = {model: one.p_unadjusted for model, one in compared.items() if one.verdict != none.verdict}
+    p_values = {model: p_value for model, p_value in testable.items() if p_value is not None}
+    adjusted = dict(zip(p_values, holm([*p_values.values()]), strict=True))
+    standings = []
+    for place, (model, one) in enumerate(compared.items(), 1):
+        s, grades = summaries[model], _mean_grades(by_model[model], metric)
+        counts = (s.low, s.high, s.scored, s.unscored, s.failed) if s else (None, None, 0, 0, 0)
+        difference, p_value = (one.difference, one.low, one.high, one.pairs), adjusted.get(model)
+        tied = place > 1 and (p_value is None or p_value >= ALPHA)
+        standings.append(Standing(model, place, means[model], *counts, grades, *difference, p_value, tied))
+    notes = [note for pair in pairs for note in pair.notes]
+    told = [note for note in notes if code_of(note) in ("different-instruments", "no-common-sample")]
+    return standings, list(dict.fromkeys(told))
 
 
 def _mean_grades(rows: Iterable[Row], metric: str) -> dict[str, float]:
@@ -334,40 +348,6 @@ def raw_grades(row: Row, metric: str) -> dict[str, int]:
     score = row.scores.get(metric)
     findings = [finding for finding in score.findings if finding.kind == "criterion"] if score else []
     return {f.text: int(f.verdict) for f in findings if f.verdict.removeprefix("-").isdecimal()}
-
-
-def _compare_neighbours(
-    standings: Sequence[Standing], by_model: Mapping[str, list[Row]], metric: str
-) -> tuple[list[Standing], list[str]]:
-    """Return the standings in order, each with place and difference to the standing above, and notes."""
-    compared, notes = [replace(standings[0], place=1)], list[str]()
-    for place, (above, own) in enumerate(pairwise(standings), 2):
-        pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, AUTO, True)
-        comparison = pair.get(metric)
-        notes += [note for note in pair.notes if code_of(note) in ("different-instruments", "no-common-sample")]
-        if comparison is None or not comparison.pairs:
-            compared.append(replace(own, place=place, tied=True))
-            continue
-        testable = comparison.verdict != "too few pairs"
-        compared.append(
-            replace(
-                own,
-                place=place,
-                difference=comparison.difference,
-                difference_low=comparison.low,
-                difference_high=comparison.high,
-                pairs=comparison.pairs,
-                p_value=comparison.p_unadjusted if testable else None,
-                tied=True,
-            )
-        )
-    tested = [standing for standing in compared if standing.p_value is not None]
-    adjusted = dict(zip([s.model for s in tested], holm([s.p_value or 0.0 for s in tested]), strict=True))
-    placed = [
-        replace(s, p_value=adjusted[s.model], tied=adjusted[s.model] >= ALPHA) if s.model in adjusted else s
-        for s in compared
-    ]
-    return placed, list(dict.fromkeys(notes))
 
 
 def _p(standing: Standing) -> str:

@@ -1,19 +1,20 @@
-"""RecordingJudge: same requests as the original judge, and a log of the replies."""
+"""recording_judge: same requests as the original judge, and a log of the replies."""
 
 from helpers.each import each
 from helpers.scripted import Scripted, absent, scripted, supported, verdicts
+from langchain_core.caches import InMemoryCache
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.judge.judge import voters_of
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.trust.examination import RecordingJudge, ReplyLog
+from langchain_rageval.trust.examination import ReplyLog, recording_judge
 
 STATE = {"sample": Sample(question="q", contexts=["One. Two.", "Three."]), "answer_statements": ["one", "two"]}
 
 
 def recorded(*replies, **options):
     log = ReplyLog()
-    recorder = RecordingJudge.of_judge(Judge(scripted(*replies), **options), log, cached=True)
+    recorder = recording_judge(Judge(scripted(*replies), **options), log, cached=True)
     try:
         verify_statements(recorder, of="answer").invoke(STATE)
     except JudgeOutputError:
@@ -41,7 +42,7 @@ def test_repeated_requests_are_distinguished_from_partial_requests(replies, opti
 
 def test_it_shares_the_capabilities_and_the_instrument_of_the_judge():
     judge = Judge(scripted(), draws=3)
-    recorder = RecordingJudge.of_judge(judge, ReplyLog(), cached=True)
+    recorder = recording_judge(judge, ReplyLog(), cached=True)
     assert recorder._endpoint.capabilities is judge._endpoint.capabilities
     assert recorder.model is judge.model
     assert recorder.instrument == judge.instrument
@@ -52,13 +53,16 @@ def test_recorders_of_one_judge_describe_its_model_once(monkeypatch):
     described = []
     monkeypatch.setattr("langchain_rageval.judge.judge.describe", lambda model: described.append(model) or {"m": 1})
     judge = Judge(scripted())
-    recorders = [RecordingJudge.of_judge(judge, ReplyLog(), cached=cached) for cached in (True, False, True)]
+    recorders = [recording_judge(judge, ReplyLog(), cached=cached) for cached in (True, False, True)]
     assert {recorder._fingerprint_text for recorder in recorders} == {judge._fingerprint_text}
     assert len(described) == 1
 
 
-def test_without_the_cache_the_model_is_a_copy():
-    judge = Judge(Scripted(cache=True))
-    recorder = RecordingJudge.of_judge(judge, ReplyLog(), cached=False)
-    assert recorder.model.cache is False
-    assert judge.model.cache is True
+def test_only_a_recorder_without_the_cache_calls_the_model_again():
+    reply = verdicts(supported(1), absent(2))
+    judge = Judge(Scripted(reply, reply, cache=InMemoryCache()))
+    for cached, calls in ((True, 1), (True, 1), (False, 2)):
+        recorder = recording_judge(judge, ReplyLog(), cached=cached)
+        verify_statements(recorder, of="answer").invoke(STATE)
+        assert len(judge.model.asked) == calls
+        assert recorder.model is judge.model
