@@ -25,10 +25,13 @@ from pydantic import BaseModel
 from langchain_rageval.judge.repairs import BOOLEAN_WORDS
 from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
 
-_STRING = re.compile(r"""(["'])((?:[^\\]|\\.)*?)\1""", re.DOTALL)
-_WORD = re.compile(r"[^\s,:\[\]{}\"']+")
-_SEPARATORS = re.compile(r"[\s,]*")
-_COLON = re.compile(r"\s*:\s*")
+_BRACKET = re.compile(r"[\[{]")
+_TOKEN = re.compile(  # of JSON: a bracket, a key with its colon, a value, or a quote without an end
+    r"""(?P<open>[\[{])|(?P<close>[\]}])"""
+    r"""|(?:(?P<quote>["'])(?P<string>(?:[^\\]|\\.)*?)(?P=quote)|(?P<word>[^\s,:\[\]{}"']+))(?P<colon>\s*:)?"""
+    r"""|(?P<unpaired>["'])""",
+    re.DOTALL,
+)
 _NOT_LETTERS = re.compile(r"[^a-z0-9_]")
 _DIGITS = re.compile(r"-?\d*")
 _BEFORE_VALUE = " \t\r\n\"'`:"
@@ -251,50 +254,33 @@ def _json_values(text: str) -> Iterator[list[_Value]]:
     """Yield the values of each piece of JSON in a text, the last piece first: drafts stand before the answer."""
     pieces: list[list[_Value]] = []
     at = 0
-    while (match := re.compile(r"[\[{]").search(text, at)) is not None:
-        values: list[_Value] = []
-        try:
-            at = _scan(text, match.start(), "", values)
+    while (start := _BRACKET.search(text, at)) is not None:
+        at = start.end()
+        if (piece := _piece(text, start.start())) is not None:
+            values, at = piece
             pieces.append(values)
-        except (ValueError, RecursionError):
-            at = match.start() + 1
     yield from reversed(pieces)
 
 
-def _scan(text: str, at: int, key: str, values: list[_Value]) -> int:
-    """Collect the plain values of the JSON at a place, with their keys, and return the place after it.
-
-    Raises:
-        ValueError: if there is no JSON.
-    """
-    if text[at : at + 1] in ("{", "["):
-        is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
-        at = _skip(_SEPARATORS, text, at + 1)
-        while text[at : at + 1] != closing:
-            inner = key
-            if is_object:
-                name = _STRING.match(text, at) or _WORD.match(text, at)
-                if name is None:
-                    raise ValueError("no key")
-                inner = name[2] if name.re is _STRING else name[0]
-                colon = _COLON.match(text, name.end())
-                if colon is None:
-                    raise ValueError("no colon")
-                at = colon.end()
-            at = _skip(_SEPARATORS, text, _scan(text, at, inner, values))
-        return at + 1
-    if match := _STRING.match(text, at):
-        values.append(_Value(key, match[2], match.start(2)))
-    elif match := _WORD.match(text, at):
-        values.append(_Value(key, match[0], at))
-    else:
-        raise ValueError("no value")
-    return match.end()
-
-
-def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return match.end() if match else at
+def _piece(text: str, start: int) -> tuple[list[_Value], int] | None:
+    """Return the values in the brackets at a place, with their keys, and the place after them; None if no JSON."""
+    values: list[_Value] = []
+    keys: list[str | None] = [""]  # of the enclosing objects and lists; None before the first key of an object
+    for token in _TOKEN.finditer(text, start):
+        group = "word" if token["word"] else "string"
+        if token["open"]:
+            keys.append(None if token["open"] == "{" else keys[-1])
+        elif token["close"]:
+            keys.pop()
+        elif token["colon"]:
+            keys[-1] = token[group]
+        elif token["unpaired"] or keys[-1] is None:
+            return None
+        else:
+            values.append(_Value(keys[-1], token[group], token.start(group)))
+        if len(keys) == 1:
+            return values, token.end()
+    return None
 
 
 def _places_of(verdicts: Sequence[_Verdict], values: Sequence[_Value]) -> list[int] | None:
