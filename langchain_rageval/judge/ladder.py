@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -231,22 +232,18 @@ def client_family(model: Runnable[Any, Any]) -> ClientFamily:
     returned, whose only output mode is "prompt" (the schema is put into the prompt). If their options `extra_body`
     differ, the output modes that set `extra_body` are left out.
     """
-    families = {client.name: client for client in map(family_of, inner_models(model))}
+    models = list(_models_with_options(model, {}))
+    families = {client.name: client for client in (family_of(inner) for inner, _ in models)}
     if len(families) > 1:
         return PLAIN
     client = families.popitem()[1]
-    bodies = [options.get("extra_body") for options in _all_bound_options(model)]
+    bodies = [options.get("extra_body", getattr(inner, "extra_body", None)) for inner, options in models]
     return client if bodies.count(bodies[0]) == len(bodies) else without_extra_body(client)
 
 
 def inner_models(model: Any) -> Iterator[Any]:
     """Yield the models inside bindings, retries, fallbacks and configurable models; the first choice comes first."""
-    wrapped = _wrapped_runnables(model)
-    if wrapped is None:
-        yield model
-    else:
-        for runnable in wrapped:
-            yield from inner_models(runnable)
+    yield from (inner for inner, _ in _models_with_options(model, {}))
 
 
 def without_fallbacks(model: Any) -> Any:
@@ -265,7 +262,8 @@ def bound_options(model: Any) -> Options:
 
     This function merges nothing. `ClientFamily.options` later merges options for structured output with the result.
     """
-    return next(_all_bound_options(model))
+    inner, options = next(_models_with_options(model, {}))
+    return {"extra_body": getattr(inner, "extra_body", None), **options}
 
 
 def output_limit(model: Any) -> tuple[str, int] | None:
@@ -376,32 +374,26 @@ def without_temperature(model: Any) -> Any:
     return model.model_copy(update={"temperature": None}) if is_sent else model
 
 
-def _all_bound_options(model: Any) -> Iterator[Options]:
-    """Yield the call options of each of the inner models."""
-    wrapped = _wrapped_runnables(model)
-    if wrapped is None:
-        yield {"extra_body": getattr(model, "extra_body", None)}
-        return
-    own = model.kwargs if isinstance(model, RunnableBindingBase) else {}
-    for runnable in wrapped:
-        yield from ({**options, **own} for options in _all_bound_options(runnable))
+def _models_with_options(model: Any, options: Options) -> Iterator[tuple[Any, Options]]:
+    """Yield the models that a wrapper calls, or may call, each with the call options that the bindings around it set.
 
-
-def _wrapped_runnables(model: Any) -> list[Any] | None:
-    """Return the Runnables that a wrapper calls, or may call; None for a model that is not wrapped."""
+    `options` are the call options of the bindings around `model`; they take precedence over those within it.
+    """
+    wrapped: list[Any] = []
     if isinstance(model, RunnableBindingBase):
-        return [model.bound]
-    if isinstance(model, RunnableWithFallbacks):
-        return list(model.runnables)
-    if isinstance(model, DynamicRunnable):
+        wrapped, options = [model.bound], {**model.kwargs, **options}
+    elif isinstance(model, RunnableWithFallbacks):
+        wrapped = list(model.runnables)
+    elif isinstance(model, DynamicRunnable):
         alternatives = getattr(model, "alternatives", {}).values()
-        return [model.default, *(runnable for runnable in alternatives if isinstance(runnable, Runnable))]
-    if type(model).__name__ == "_ConfigurableModel":  # of `init_chat_model`
-        try:
-            return [model._model()]
-        except Exception:  # nothing by default: the model is chosen with each call
-            return None
-    return None
+        wrapped = [model.default, *(runnable for runnable in alternatives if isinstance(runnable, Runnable))]
+    elif type(model).__name__ == "_ConfigurableModel":  # of `init_chat_model`
+        with suppress(Exception):  # nothing by default: the model is chosen with each call
+            wrapped = [model._model()]
+    if not wrapped:
+        yield model, options
+    for runnable in wrapped:
+        yield from _models_with_options(runnable, options)
 
 
 _LLAMA_CPP: Final = re.compile(r"b\d+-(?:[0-9a-f]{6,}|unknown)")  # its build, as the fingerprint of the system
