@@ -133,10 +133,7 @@ def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict
     chunk 2. Each dict has the keys "context" (number of the chunk), "reason" (such as "3/5") and "useful" (a bool).
     """
     wanted = stems_of(answer) or stems_of(question)
-    return [
-        {"context": chunk, "reason": tally(wanted, stems), "useful": stem_share(wanted, stems) >= SOME}
-        for chunk, stems in _chunks(sentences).items()
-    ]
+    return [{**item, "useful": share >= SOME} for item, share in _shares_of_chunks(wanted, sentences)]
 
 
 def grade_by_question(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
@@ -145,21 +142,24 @@ def grade_by_question(question: str, scale: Sequence[int], sentences: _Sentences
     `scale` is the lowest and the highest grade. `sentences` maps numbers to texts; the sentences "2.1" and "2.2" are
     parts of chunk 2. Each dict has the keys "context" (number of the chunk), "reason" (such as "3/5") and "grade".
     """
-    lowest, highest = scale
-    wanted = stems_of(question)
-    grades = []
-    for chunk, stems in _chunks(sentences).items():
-        grade = lowest + round((highest - lowest) * len(wanted & stems) / max(1, len(wanted)))
-        grades.append({"context": chunk, "reason": tally(wanted, stems), "grade": grade})
-    return grades
+    chunks = _shares_of_chunks(stems_of(question), sentences)
+    return [{**item, "grade": _grade(share, scale)} for item, share in chunks]
 
 
-def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
-    """Map the number of each chunk to the stems (first five letters) of its words."""
+def _shares_of_chunks(wanted: Set[str], sentences: _Sentences) -> list[tuple[dict[str, Any], float]]:
+    """Return for each chunk an item with its number and the tally of wanted stems, and the share of these stems."""
     chunks: dict[int, set[str]] = {}
     for number, sentence in sentences.items():
         chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
-    return chunks
+    return [
+        ({"context": chunk, "reason": tally(wanted, stems)}, stem_share(wanted, stems))
+        for chunk, stems in chunks.items()
+    ]
+
+
+def _grade(share: float, scale: Sequence[int]) -> int:
+    """Return the grade at a share, from 0 to 1, of a scale from its lowest to its highest grade."""
+    return scale[0] + round(share * (scale[-1] - scale[0]))
 
 
 def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
@@ -235,9 +235,8 @@ def grade_criteria(
     }
     grades = []
     for criterion in criteria:
-        lowest, *_, highest = sorted(map(int, criterion["grades"]))
         found = shares.get(criterion["criterion"], shares["correctness"])()
-        grade = lowest + round(found * (highest - lowest))
+        grade = _grade(found, sorted(map(int, criterion["grades"])))
         grades.append({"criterion": criterion["criterion"], "reason": f"{found:.0%}", "grade": grade})
     return grades
 
@@ -274,18 +273,9 @@ def list_entities(text: str) -> list[str]:
 
 def _names(sentence: str) -> list[str]:
     """Return the names and numbers of a sentence: runs of adjacent capitalized words, and runs of adjacent numbers."""
-    tokens = [(token, _kind(token, first=place == 0)) for place, token in enumerate(_TOKEN.findall(sentence))]
-    return [
-        " ".join(token for token, _ in run)
-        for kind, run in ((kind, list(run)) for kind, run in groupby(tokens, key=lambda item: item[1]))
-        if kind
-    ]
-
-
-def _kind(token: str, *, first: bool) -> str:
-    if token[0].isdigit():
-        return "number"
-    return "name" if token[0].isupper() and not first else ""
+    tokens = enumerate(_TOKEN.findall(sentence))
+    runs = groupby(tokens, key=lambda item: (item[1][0].isdigit(), item[0] > 0 and item[1][0].isupper()))
+    return [" ".join(token for _, token in run) for kind, run in runs if any(kind)]
 
 
 def name_the_subject(question: str, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
