@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import langchain_rageval
 from langchain_rageval.cli import main
-from langchain_rageval.cli.commands import whole_help
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -129,11 +128,11 @@ def _slug(title: str) -> str:
 def command_line() -> str:
     """Return the page of the command line: what `--help-all` prints for the program and for each command."""
     os.environ["COLUMNS"] = "100"
-    parser = main._parser()
+    parser = main._parser(whole=True)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    lines = ["# Command line", "", COMMAND_LINE, "```text", whole_help(parser).rstrip(), "```", ""]
+    lines = ["# Command line", "", COMMAND_LINE, "```text", parser.format_help().rstrip(), "```", ""]
     for name, command in commands.choices.items():
-        lines += [f"## rageval {name}", "", "```text", whole_help(command).rstrip(), "```", ""]
+        lines += [f"## rageval {name}", "", "```text", command.format_help().rstrip(), "```", ""]
     return "\n".join(lines)
 
 

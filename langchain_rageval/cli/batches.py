@@ -13,7 +13,7 @@ from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import EndedRun, checked_gates, finish, parse_gates
-from langchain_rageval.cli.inputs import check_writable, load_inputs, no_server
+from langchain_rageval.cli.inputs import load_inputs, no_server
 from langchain_rageval.cli.recorded import record_command, recorded_command, repeated_options
 from langchain_rageval.cli.report_view import check_not_all_failed
 from langchain_rageval.cli.terminal import PIPE, json_stdout, write_json, write_message
@@ -24,13 +24,12 @@ from langchain_rageval.run.batch.wave_files import RepliesRead, WaveFile, read_r
 from langchain_rageval.run.journal import Journal
 
 
-def run_requests(options: argparse.Namespace) -> int:
+def run_requests(options: argparse.Namespace) -> None:
     """Write the next requests to the judge to a file.
 
     Without replies in the journal, these are the requests of the first steps of the metrics. Otherwise these are the
-    requests of later steps, which are built from the replies, and requests without a reply. Return the exit code.
+    requests of later steps, which are built from the replies, and requests without a reply.
     """
-    check_writable("--out", options.out, options.file)
     _check_journal(options)
     result = _score_as_far_as_possible(options, Path(options.out))
     record_command(options)
@@ -38,7 +37,6 @@ def run_requests(options: argparse.Namespace) -> int:
         write_message("no request is needed: run `rageval evaluate` with the same options")
     elif not options.quiet:
         write_message(_describe_wave(result, options.journal))
-    return 0
 
 
 def _check_journal(options: argparse.Namespace) -> None:
@@ -89,12 +87,12 @@ def _describe_wave(wave: WaveFile, journal: str) -> str:
     )
 
 
-def run_replies(options: argparse.Namespace) -> int:
+def run_replies(options: argparse.Namespace) -> None:
     """Read the judge's replies from files, then write the next requests to the judge, or write and show the report.
 
     The next requests are requests without a reply, and those of the later steps (questions to the judge) of the
     metrics. The requests of a later step are built from the replies to earlier steps. The report is shown when no
-    request is left. Return the exit code.
+    request is left.
     """
     command = recorded_command(options.journal, "`rageval requests --journal`")
     if command.get("words", [""])[0] != "requests":
@@ -104,9 +102,6 @@ def run_replies(options: argparse.Namespace) -> int:
     repeated = repeated_options(command, options.journal)
     options.metrics = repeated.metrics
     parse_gates(options)  # raises before the replies are read
-    for option in ("out", "report", "html"):
-        for file in options.files:
-            check_writable(f"--{option}", getattr(options, option), file)
     with closing(Journal(options.journal)) as journal:
         _warn_about(read_replies(list(map(Path, options.files)), journal), " and ".join(options.files))
     result = _score_as_far_as_possible(repeated, Path(options.out) if options.out else None)
@@ -115,13 +110,13 @@ def run_replies(options: argparse.Namespace) -> int:
             write_json({"wave": result.number, "requests": len(result.owners), "files": result.paths})
         elif not options.quiet:
             write_message(_describe_wave(result, options.journal))
-        return 0
+        return
     report = replace(result, name=Path(repeated.file).stem)
     check_not_all_failed(report)
     options.out = options.report
     if options.out:
         report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
-    return finish(options, EndedRun(report), checked_gates(EndedRun(report), options))
+    finish(options, EndedRun(report), checked_gates(EndedRun(report), options))
 
 
 def _warn_about(read: RepliesRead, file: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
-from langchain_rageval.cli.inputs import check_writable, notice_for, parse_pairs
+from langchain_rageval.cli.inputs import notice_for, parse_pairs
 from langchain_rageval.cli.recorded import record_command
 from langchain_rageval.cli.selection import import_object
 from langchain_rageval.cli.terminal import PIPE, console, json_stdout, write_message
@@ -20,14 +20,9 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset.testset import Testset, is_testset_file
 
 
-def run_run(options: argparse.Namespace) -> int:
-    """Check all options, ask the chain every question, write the answers and print their number.
-
-    Return the exit code.
-    """
-    check_writable("--out", options.out, options.file)
+def run_run(options: argparse.Namespace) -> None:
+    """Check all options, ask the chain every question, write the answers and print their number."""
     ask_chain(options, options.out)
-    return 0
 
 
 def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[Sample]:

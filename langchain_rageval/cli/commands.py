@@ -6,8 +6,7 @@ The module of a command is imported only when the command runs, so that help and
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
@@ -15,6 +14,7 @@ from textwrap import TextWrapper
 from typing import Any
 
 from langchain_rageval._internal.files import load_yaml
+from langchain_rageval.cli.terminal import check_writable
 
 _TYPES: Mapping[str, type] = {"int": int, "float": float}
 
@@ -31,44 +31,40 @@ def load_commands() -> Mapping[str, Mapping[str, Any]]:
     return _table()["commands"]
 
 
-class _HelpAll(argparse.Action):
-    """Option that shows the whole help: every command, or the rare options and the JSON keys of one command."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        sys.stdout.write(whole_help(parser))
-        parser.exit()
-
-
-def whole_help(parser: argparse.ArgumentParser) -> str:
-    """Return the text that `--help-all` prints."""
-    for part in (parser, *parser._actions):
-        vars(part).update(getattr(part, "whole", {}))
-    return parser.format_help()
-
-
-def build_parser(names: Iterable[str] | None = None, **settings: Any) -> argparse.ArgumentParser:
+def build_parser(
+    names: Iterable[str] | None = None, *, whole: bool = False, epilog: str = "", **arguments: Any
+) -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
-    The parsed options have the attribute `run`, the function of the command, which takes the options and returns the
-    exit code, and `paths`, the names of the options whose values are paths of files.
+    The parsed options have the attribute `run`, the function of the command, which takes the options, and `paths`, the
+    names of the options whose values are paths of files.
 
     Args:
         names: names of the commands to accept; None for all commands.
-        settings: arguments of the parser class.
+        whole: True if the help describes every command, and the rare options and the JSON keys of each command.
+        epilog: text after the list of commands in the help.
+        arguments: arguments of the parser class.
     """
     shape: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(prog="rageval", **shape, **settings)
-    short, whole = (f"{_list_commands(is_whole)}\n\n{parser.epilog or ''}" for is_whole in (False, True))
-    _add_whole_help(parser, "describe all commands", short, whole)
+    parser = argparse.ArgumentParser(
+        prog="rageval", epilog=f"{_list_commands(whole)}\n\n{epilog}", **shape, **arguments
+    )
+    parser.add_argument("--help-all", action="help", help="describe all commands")
     subparsers = parser.add_subparsers(prog="rageval", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for name in names or load_commands():
         command = load_commands()[name]
-        one = subparsers.add_parser(name, description=command["help"], **shape)
-        _add_whole_help(one, "show all options and the keys of --json", *_epilogs(command))
-        _add_options(one, one.add_argument, command["options"], {})
+        one = subparsers.add_parser(name, description=command["help"], epilog=_epilog(command, whole), **shape)
+        one.add_argument("--help-all", action="help", help="show all options and the keys of --json")
+        groups: dict[str, Any] = {"": one}
+        for group, option, settings in _options_in(command["options"]):
+            if group not in groups:
+                groups[group] = one.add_argument_group(group)
+            groups[group].add_argument(option, **_settings(settings, whole))
         paths = [action.dest for action in one._actions if action.metavar in _PATHS]
-        one.set_defaults(run=partial(_run, command["module"], name), paths=paths)
-        positionals = (action for action in one._actions if not action.option_strings)
+        positionals = [action for action in one._actions if not action.option_strings]
+        outputs = {action.dest for action in one._actions if {*action.option_strings} & _OUTPUTS}
+        run = partial(_run, command["module"], name, outputs, [action.dest for action in positionals])
+        one.set_defaults(run=run, paths=paths)
         words = [_USAGE[action.nargs].format(action.metavar or action.dest.upper()) for action in positionals]
         one.usage = " ".join(["%(prog)s", *words, "[options]"])
     return parser
@@ -76,21 +72,17 @@ def build_parser(names: Iterable[str] | None = None, **settings: Any) -> argpars
 
 _PATHS = ("FILE", "REPORT", "TESTSET", "QUESTIONS")
 """Placeholders of options whose values are paths of files."""
+_OUTPUTS = {"--out", "--html", "--markdown", "--junit", "--report"}
+"""Options that name a file to write."""
 _USAGE: Mapping[Any, str] = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]", "...": "[{0} ...]"}
 """Words of the usage line by `nargs` of a positional argument."""
 
 
-def _add_whole_help(parser: argparse.ArgumentParser, help_text: str, short: str, whole: str) -> None:
-    parser.epilog = short
-    vars(parser)["whole"] = {"epilog": whole}
-    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help=help_text)
-
-
-def _list_commands(is_whole: bool) -> str:
+def _list_commands(whole: bool) -> str:
     """Return the commands by group; only those of the first group have a description, unless the list is whole."""
     lines = []
     for number, (group, names) in enumerate(_table()["groups"].items()):
-        if not number or is_whole:
+        if not number or whole:
             lines += ["", f"{group}:", *(_describe(name) for name in names)]
         else:
             lines += [""] * (number == 1) + [f"{group}: {', '.join(names)}"]
@@ -102,35 +94,27 @@ def _describe(name: str) -> str:
     return wrapper.fill(load_commands()[name]["help"])
 
 
-def _add_options(
-    parser: argparse.ArgumentParser, add: Callable[..., Any], options: Sequence[Any], groups: dict[str, Any]
-) -> None:
-    """Add options.
+def _options_in(items: Iterable[Any], group: str = "") -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the title of the group ("" if there is none), the name and the settings of each option.
 
-    Args:
-        parser: parser of the command.
-        add: function that adds an option to the parser or to a group of it.
-        options: an option by its name, a group of options by its title, or a list that several commands share.
-        groups: groups of the parser by title; new ones are added.
+    An item is an option by its name, a group of options by its title, or a list that several commands share.
     """
-    for item in options:
+    for item in items:
         if isinstance(item, list):
-            _add_options(parser, add, item, groups)
+            yield from _options_in(item, group)
             continue
         ((name, settings),) = item.items()
         if isinstance(settings, list):
-            if name not in groups:
-                groups[name] = parser.add_argument_group(name)
-            _add_options(parser, groups[name].add_argument, settings, groups)
-            continue
-        action = add(name, **_settings(settings))
-        if settings.get("rare"):
-            action.whole, action.help = {"help": action.help}, argparse.SUPPRESS
+            yield from _options_in(settings, name)
+        else:
+            yield group, name, settings
 
 
-def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `add_argument` for an entry of the table."""
+def _settings(entry: Mapping[str, Any], whole: bool) -> dict[str, Any]:
+    """Return the arguments of `add_argument` for an entry of the table; only the whole help shows rare options."""
     settings = {name: value for name, value in entry.items() if name not in ("flag", "repeated", "rare")}
+    if "rare" in entry and not whole:
+        settings["help"] = argparse.SUPPRESS
     if "flag" in entry:
         settings["action"] = "store_true"
     if "repeated" in entry:
@@ -142,18 +126,25 @@ def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _epilogs(command: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the examples of a command, without and with the keys of its JSON object."""
+def _epilog(command: Mapping[str, Any], whole: bool) -> str:
+    """Return the examples of a command; in the whole help, also the keys of its JSON object."""
     examples = command["examples"]
     lines = ["example:" if len(examples) == 1 else "examples:", *(f"  {example}" for example in examples)]
-    wrapper = TextWrapper(78, initial_indent="  ", subsequent_indent="    ")
-    keys = [line for key in command.get("keys", ()) for line in wrapper.wrap(key)]
-    return "\n".join(lines), "\n".join([*lines, *(["", "keys of --json:"] if keys else []), *keys])
+    if whole and "keys" in command:
+        wrapper = TextWrapper(78, initial_indent="  ", subsequent_indent="    ")
+        lines += ["", "keys of --json:", *map(wrapper.fill, command["keys"])]
+    return "\n".join(lines)
 
 
-def _run(module: str, name: str, options: argparse.Namespace) -> int:
-    run = getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")
-    return int(run(options))
+def _run(module: str, name: str, outputs: Iterable[str], inputs: Iterable[str], options: argparse.Namespace) -> None:
+    """Check that the files to write can be written, before anything is computed, and run a command."""
+    given = vars(options)
+    sources = [
+        path for name in inputs for path in ([given[name]] if isinstance(given[name], str) else given[name] or [])
+    ]
+    for output in outputs:
+        check_writable(f"--{output}", given[output], *sources)
+    getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")(options)
 
 
 def named_options(words: Sequence[str]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.resources import as_file, files
 
-from langchain_rageval.cli.inputs import build_metrics, check_writable
+from langchain_rageval.cli.inputs import build_metrics
 from langchain_rageval.cli.report_view import (
     check_not_all_failed,
     comparison_table,
@@ -14,7 +14,7 @@ from langchain_rageval.cli.report_view import (
     warn_about_failures,
 )
 from langchain_rageval.cli.selection import parse_metric_names
-from langchain_rageval.cli.terminal import console, open_page, show_notes
+from langchain_rageval.cli.terminal import check_writable, console, open_page, show_notes
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.api import evaluate
@@ -46,15 +46,12 @@ NEXT_COMMANDS = {
 """Commands to try after the demo, by what they are for."""
 
 
-def run_demo(options: argparse.Namespace) -> int:
-    """Score the samples of the demo; print the diagnosis, the means, two samples with evidence, and next steps.
-
-    Return the exit code.
-    """
+def run_demo(options: argparse.Namespace) -> None:
+    """Score the samples of the demo; print the diagnosis, the means, two samples with evidence, and next steps."""
     with as_file(files("langchain_rageval.cli") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
     if options.open:
-        check_writable("--open", PAGE, "")
+        check_writable("--open", PAGE)
     names = parse_metric_names(METRICS)
     metrics = build_metrics(options, names, names)
     report = evaluate(
@@ -80,4 +77,3 @@ def run_demo(options: argparse.Namespace) -> int:
         report.to_html(PAGE)
         out.print(f"\nReport written to {PAGE}", soft_wrap=True)
         open_page(PAGE)
-    return 0

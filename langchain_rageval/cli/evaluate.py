@@ -18,7 +18,6 @@ from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
     call_options,
-    check_writable,
     describe_fields,
     notice_for,
     parse_allow,
@@ -76,15 +75,11 @@ class EndedRun:
     metrics: Sequence[Runnable[Any, Any]] = ()
 
 
-def run_evaluate(options: argparse.Namespace) -> int:
-    """Check all options, evaluate the samples, write and show the report, and check the gates.
-
-    Return the exit code.
-    """
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Check all options, evaluate the samples, write and show the report, and check the gates."""
     check_single_stdout(options)
-    check_writable("--html", options.html, options.file)
     outcome = _evaluate(options)
-    return finish(options, outcome, checked_gates(outcome, options))
+    finish(options, outcome, checked_gates(outcome, options))
 
 
 def _evaluate(options: argparse.Namespace) -> EndedRun:
@@ -92,7 +87,6 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
     gates = parse_gates(options)
     until = stopping_rule(options, gates)
     budget = build_budget(options)
-    check_writable("--out", options.out, options.file)
     metrics = selected_metrics(options)
     _check_judge_is_named(options, metrics, gates)  # before a chain is asked
     samples = ask_chain(options) if getattr(options, "questions", None) else selected_samples(options)
@@ -142,11 +136,8 @@ def finish(
     gates: Sequence[Gate],
     baseline: Report | None = None,
     comparison: Comparison | None = None,
-) -> int:
-    """Write the files of `rageval ci` and the HTML page, show the report, and raise any error of the run or a gate.
-
-    Return the exit code.
-    """
+) -> None:
+    """Write the files of `rageval ci` and the HTML page, show the report, and raise any error of the run or a gate."""
     report, error = outcome.report, outcome.error
     problem = "" if error is None else str(error) or "interrupted"
     markdown, junit = getattr(options, "markdown", None), getattr(options, "junit", None)
@@ -164,7 +155,6 @@ def finish(
     if error is not None:
         raise error
     check_gates(gates)
-    return 0
 
 
 def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Comparison | None = None) -> list[Gate]:
@@ -304,11 +294,11 @@ def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate], no
     show_or_write(options, lambda: report_object(report, gates), show)
 
 
-def run_ci(options: argparse.Namespace) -> int:
+def run_ci(options: argparse.Namespace) -> None:
     """Evaluate the samples and check every gate (requirement such as a lowest mean, or no regression from a baseline).
 
     The HTML, Markdown and JUnit files in the options are written even if the run or a gate fails; the error is raised
-    after that. Return the exit code.
+    after that.
     """
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
@@ -320,8 +310,6 @@ def run_ci(options: argparse.Namespace) -> int:
         options.chain, options.file, options.unreadable = options.file, options.questions, 0
     elif ":" in options.file and not Path(options.file).exists():
         raise ConfigError(f"{options.file} is a chain: name its questions too, as in rageval ci app:chain q.jsonl")
-    for name in ("markdown", "junit", "html"):
-        check_writable(f"--{name}", getattr(options, name), options.file)
     outcome, comparison, gates = EndedRun(), None, list[Gate]()
     try:
         baseline = _load_baseline(options)
@@ -333,7 +321,7 @@ def run_ci(options: argparse.Namespace) -> int:
         gates = checked_gates(outcome, options, comparison)
     except (RagevalError, KeyboardInterrupt) as caught:
         outcome = replace(outcome, error=caught)
-    return finish(options, outcome, gates, baseline if comparison else None, comparison)
+    finish(options, outcome, gates, baseline if comparison else None, comparison)
 
 
 def _check_files_of_people(options: argparse.Namespace) -> None:

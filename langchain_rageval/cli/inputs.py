@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import isfinite, nan
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -289,30 +288,6 @@ def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
         if not isfinite(numbers[name]):
             raise ConfigError(f"{option} takes METRIC=NUMBER, got {name}={text}")
     return numbers
-
-
-def check_writable(option: str, path: str | None, input_path: str) -> None:
-    """Check that an output file can be written and does not replace the input file.
-
-    Args:
-        option: name of the option, for the error message.
-        path: value of the option; None and "-" are always accepted.
-        input_path: path of the input file.
-
-    Raises:
-        ConfigError: if the path is a folder or the input file, or if its folder is missing or not writable.
-    """
-    if path is None or path == PIPE:
-        return
-    folder = Path(path).resolve().parent
-    if Path(path).exists() and not Path(path).is_file():
-        raise ConfigError(f"{option} {path} is not a file; choose another path")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ConfigError(
-            f"{option} {path}: the folder {folder} does not exist or is not writable; choose another path"
-        )
-    if Path(path).resolve() == Path(input_path).resolve():
-        raise ConfigError(f"{option} {path} is the input file; choose another path")
 
 
 def parse_require(options: argparse.Namespace) -> Require:

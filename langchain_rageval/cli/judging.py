@@ -12,14 +12,7 @@ from typing import Any
 from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
-from langchain_rageval.cli.inputs import (
-    build_embeddings,
-    build_judge,
-    call_options,
-    check_writable,
-    parse_pairs,
-    typed_prices,
-)
+from langchain_rageval.cli.inputs import build_embeddings, build_judge, call_options, parse_pairs, typed_prices
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
 from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, show_path, table_of
 from langchain_rageval.data.loading import load_samples
@@ -53,13 +46,12 @@ _WIDTH = 160  # columns of a pipe, so that no number is cut
 _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
-def run_qualify(options: argparse.Namespace) -> int:
+def run_qualify(options: argparse.Namespace) -> None:
     """Check all options, measure how often the judge is right on labelled items, and write and show the results.
 
-    Return the exit code. If a verdict on the judge does not meet `--require`, raise BelowThreshold.
+    If a verdict on the judge does not meet `--require`, raise BelowThreshold.
     """
     required = _parse_requirements(options.require)
-    check_writable("--out", options.out, "")
     if options.quick and options.full:
         raise ConfigError("--quick and --full exclude each other: leave one of them out")
     qualification = qualify_judge(
@@ -80,15 +72,10 @@ def run_qualify(options: argparse.Namespace) -> int:
     if missed:
         problems = (f"{name}: required {allowed}, got {found[name]}" for name, allowed in missed.items())
         raise BelowThreshold("; ".join(problems))
-    return 0
 
 
-def run_probe(options: argparse.Namespace) -> int:
-    """Send test requests to the judge's endpoint, and write and show the capabilities found.
-
-    Return the exit code.
-    """
-    check_writable("--out", options.out, "")
+def run_probe(options: argparse.Namespace) -> None:
+    """Send test requests to the judge's endpoint, and write and show the capabilities found."""
     judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature)
     probe = probe_judge(judge, timeout=options.timeout)
     if options.out:
@@ -104,7 +91,6 @@ def run_probe(options: argparse.Namespace) -> int:
         show_path("Probe", options.out, out)
 
     show_or_write(options, lambda: facts, show)
-    return 0
 
 
 def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
@@ -146,14 +132,10 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
 
 
-def run_label(options: argparse.Namespace) -> int:
-    """Draw samples, write the CSV file or the HTML page for labelling, and print the next step.
-
-    Return the exit code.
-    """
+def run_label(options: argparse.Namespace) -> None:
+    """Draw samples, write the CSV file or the HTML page for labelling, and print the next step."""
     if not options.html and (options.scale or options.instruction):
         raise ConfigError("--scale and --instruction apply only to the HTML page: add --html")
-    check_writable("--html", options.html, options.report)
     baseline = Report.load(options.baseline) if options.baseline else None
     report = Report.load(options.report, lazy=True)
     sheet = report.to_label(options.n, options.metric, seed=options.seed, baseline=baseline)
@@ -173,14 +155,10 @@ def run_label(options: argparse.Namespace) -> int:
     show_notes(sheet.notes, out)
     if options.html:
         open_if_possible(options.html, options)
-    return 0
 
 
-def run_agreement(options: argparse.Namespace) -> int:
-    """Compare the judge's scores with human labels, and show each statistic with its interval.
-
-    Return the exit code.
-    """
+def run_agreement(options: argparse.Namespace) -> None:
+    """Compare the judge's scores with human labels, and show each statistic with its interval."""
     report = Report.load(options.report, lazy=True)
     metric = metric_or_only(report, options.metric)
     scale = tuple(options.scale) if options.scale else None
@@ -197,14 +175,10 @@ def run_agreement(options: argparse.Namespace) -> int:
     out = console()
     out.print(table_of(result.headings, result.cells(), title=result.title, left=("note",)))
     show_notes(result.notes, out)
-    return 0
 
 
-def run_leaderboard(options: argparse.Namespace) -> int:
-    """Rank the models whose answers the reports score, by the mean of one metric, and show the table of ranks.
-
-    Return the exit code.
-    """
+def run_leaderboard(options: argparse.Namespace) -> None:
+    """Rank the models whose answers the reports score, by the mean of one metric, and show the table of ranks."""
     stems = [Path(path).stem for path in options.reports]
     names = stems if len(set(stems)) == len(stems) else options.reports
     reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
@@ -217,7 +191,6 @@ def run_leaderboard(options: argparse.Namespace) -> int:
         cells = ((model, *("–" if one is None else f"{one:.2f}" for one in line)) for model, line in grades.items())
         out.print(table_of(("model", *board.criteria), cells, title="Mean grades"))
     show_notes(board.notes, out)
-    return 0
 
 
 def _with_model(row: Row, default: str) -> Row:
@@ -225,11 +198,8 @@ def _with_model(row: Row, default: str) -> Row:
     return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
 
 
-def run_rubric_study(options: argparse.Namespace) -> int:
-    """Grade the same answers by each judge with each rubric, and show a table of agreement with labels and cost.
-
-    Return the exit code.
-    """
+def run_rubric_study(options: argparse.Namespace) -> None:
+    """Grade the same answers by each judge with each rubric, and show a table of agreement with labels and cost."""
     judges = {
         name: load_judge(name, base_url=options.base_url, temperature=options.temperature)
         for name in options.judge or ["offline"]
@@ -268,7 +238,6 @@ def run_rubric_study(options: argparse.Namespace) -> int:
     out.print(table)
     show_notes(study.notes, out)
     warn_about_failures(study.report)
-    return 0
 
 
 def _rubrics(scales: Sequence[str], examples: str) -> Mapping[str, Mapping[str, Any]]:

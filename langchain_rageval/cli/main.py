@@ -29,8 +29,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    options = _parser().parse_args(arguments)
-    options.words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser(whole=any(word.startswith("--help-") for word in words)).parse_args(words)
+    options.words = words
     options.named = named_options(options.words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
@@ -41,9 +42,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         )
     try:
         with printable_warnings():
-            code = int(options.run(options))
+            options.run(options)
         sys.stdout.flush()
-        return code
+        return 0
     except BelowThreshold as error:
         meant = [code for code in error.codes if code in MAY_BE_MEANT]
         condition = f"if {' and '.join(meant)} {'is' if len(meant) == 1 else 'are'} meant to be so in this application"
@@ -72,8 +73,9 @@ class _MayClose(io.FileIO):
             return len(data)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, whole: bool = False) -> argparse.ArgumentParser:
     parser = build_parser(
+        whole=whole,
         usage="rageval [--help] [--help-all] [--version] COMMAND ...",
         description="Evaluate RAG systems with an LLM judge.",
         epilog="To start: rageval demo. Options and examples: rageval COMMAND --help. All commands: rageval --help-all",

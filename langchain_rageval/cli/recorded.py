@@ -20,11 +20,8 @@ COMMAND = "command"
 """Key under which a journal holds the command line that wrote it."""
 
 
-def run_resume(options: argparse.Namespace) -> int:
-    """Repeat the command that a journal records; the scores or answers in the journal are reused.
-
-    Return the exit code.
-    """
+def run_resume(options: argparse.Namespace) -> None:
+    """Repeat the command that a journal records; the scores or answers in the journal are reused."""
     command = recorded_command(options.journal)
     if not command:
         raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
@@ -43,7 +40,7 @@ def run_resume(options: argparse.Namespace) -> int:
             )
     repeated.resume = repeated.retry_failed = True  # of `rageval run`
     repeated.words, repeated.named = None, named_options(command["words"])
-    return int(repeated.run(repeated))
+    repeated.run(repeated)
 
 
 def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
@@ -68,7 +65,9 @@ def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Names
         command: words and folder of the command, as `recorded_command` returns them.
         journal: path of the journal; replaces the path in the command.
     """
-    repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
+    repeated = build_parser(["evaluate", "ci", "run", "requests"], whole="--help-all" in command["words"]).parse_args(
+        command["words"]
+    )
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
     for option in repeated.paths:

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.inputs import check_writable, parse_allow, parse_numbers, parse_require
+from langchain_rageval.cli.inputs import parse_allow, parse_numbers, parse_require
 from langchain_rageval.cli.report_view import report_object, show_report
 from langchain_rageval.cli.terminal import (
+    check_writable,
     console,
     fields_of,
     open_page,
@@ -35,11 +36,8 @@ from langchain_rageval.statistics.paired import pairs_to_show
 _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusive": "yellow"}
 
 
-def run_report(options: argparse.Namespace) -> int:
-    """Show a report; with the options for a page, write the HTML page and open it.
-
-    Return the exit code.
-    """
+def run_report(options: argparse.Namespace) -> None:
+    """Show a report; with the options for a page, write the HTML page and open it."""
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
     if options.baseline and not page:
         raise ConfigError("--baseline needs --html or --open; to compare in the terminal, use rageval compare")
@@ -56,14 +54,13 @@ def run_report(options: argparse.Namespace) -> int:
     show_or_write(options, lambda: report_object(report), lambda: show_report(report, console(), written=page))
     if page and options.open:
         open_page(page)
-    return 0
 
 
-def run_compare(options: argparse.Namespace) -> int:
+def run_compare(options: argparse.Namespace) -> None:
     """Compare reports and show the verdicts.
 
     With --fail-if-worse, raise BelowThreshold unless every metric meets the requirement `--require` (by default, that
-    no regression is found). Return the exit code.
+    no regression is found).
     """
     paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
     baseline, candidate = map(Report.load, paths)
@@ -91,7 +88,6 @@ def run_compare(options: argparse.Namespace) -> int:
     )
     if options.fail_if_worse:
         comparison.check(allow=parse_allow(options))
-    return 0
 
 
 def _show_comparison(comparison: Comparison, candidate: Report, baseline: Report) -> None:
@@ -165,15 +161,14 @@ def trend_object(trend: Trend) -> dict[str, Any]:
     }
 
 
-def run_trend(options: argparse.Namespace) -> int:
+def run_trend(options: argparse.Namespace) -> None:
     """Show the mean of each metric by period, such as the day, and write and open the HTML page if requested.
 
-    Return the exit code. If a metric has drifted (become worse than in the report of `--baseline`), raise
+    If a metric has drifted (become worse than in the report of `--baseline`), raise
     BelowThreshold, which gives the exit code 1.
     """
     page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
-    for source in filter(None, (options.live, options.baseline)):
-        check_writable("--html", page, source)
+    check_writable("--html", page, *filter(None, (options.live, options.baseline)))
     found = trend(
         Report.load(options.live),
         None if options.baseline is None else Report.load(options.baseline),
@@ -190,7 +185,6 @@ def run_trend(options: argparse.Namespace) -> int:
     if page and options.open:
         open_page(page)
     found.check()
-    return 0
 
 
 def _show_trend(found: Trend, page: str | None) -> None:
@@ -201,10 +195,8 @@ def _show_trend(found: Trend, page: str | None) -> None:
     show_path("Trend", page, out)
 
 
-def run_runs(options: argparse.Namespace) -> int:
+def run_runs(options: argparse.Namespace) -> None:
     """Show the stored reports of a folder, the latest first.
-
-    Return the exit code.
 
     Raises:
         BelowThreshold: if the latest report does not pass the thresholds.
@@ -235,7 +227,6 @@ def run_runs(options: argparse.Namespace) -> int:
         raise BelowThreshold(
             f"the latest run, {latest['name']}, does not pass {' '.join(options.fail_under)}: {latest['gate']}"
         )
-    return 0
 
 
 def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[str]]:

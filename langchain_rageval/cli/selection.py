@@ -56,11 +56,8 @@ GROUP = "langchain_rageval.metrics"
 """Group of the entry points that name metrics of other packages."""
 
 
-def run_metrics(options: argparse.Namespace) -> int:
-    """Print a line for each metric; the line starts with the metric's name.
-
-    Return the exit code.
-    """
+def run_metrics(options: argparse.Namespace) -> None:
+    """Print a line for each metric; the line starts with the metric's name."""
     lines = {name: _headline(module) for name, module in BUILDERS.items()}
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
@@ -70,11 +67,10 @@ def run_metrics(options: argparse.Namespace) -> int:
         lines[name] = f"{point.value} of {point.dist.name}" if point.dist else point.value
     if options.json:
         write_json({"metrics": lines})
-        return 0
+        return
     width = max(map(len, lines))
     for name, description in lines.items():
         sys.stdout.write(f"{name:<{width}}  {description}\n")
-    return 0
 
 
 def _headline(module: str) -> str:

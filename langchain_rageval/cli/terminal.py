@@ -244,6 +244,30 @@ class _JsonStdout(io.TextIOBase):
         sys.stdout.flush()
 
 
+def check_writable(option: str, path: str | None, *inputs: str) -> None:
+    """Check that an output file can be written and does not replace an input file.
+
+    Args:
+        option: name of the option, for the error message.
+        path: value of the option; None and "-" are always accepted.
+        inputs: paths of the input files.
+
+    Raises:
+        ConfigError: if the path is a folder or an input file, or if its folder is missing or not writable.
+    """
+    if path is None or path == PIPE:
+        return
+    folder = Path(path).resolve().parent
+    if Path(path).exists() and not Path(path).is_file():
+        raise ConfigError(f"{option} {path} is not a file; choose another path")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"{option} {path}: the folder {folder} does not exist or is not writable; choose another path"
+        )
+    if Path(path).resolve() in [Path(one).resolve() for one in inputs]:
+        raise ConfigError(f"{option} {path} is the input file; choose another path")
+
+
 def check_single_stdout(options: argparse.Namespace) -> None:
     """Check that `--json` and `--out -` are not both given.
 

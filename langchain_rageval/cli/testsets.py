@@ -17,19 +17,12 @@ from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
-from langchain_rageval.cli.inputs import (
-    build_audit,
-    build_budget,
-    check_writable,
-    load_inputs,
-    no_server,
-    parse_pairs,
-    parse_prices,
-)
+from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs, no_server, parse_pairs, parse_prices
 from langchain_rageval.cli.selection import import_object
 from langchain_rageval.cli.terminal import (
     PIPE,
     check_single_stdout,
+    check_writable,
     console,
     fields_of,
     json_stdout,
@@ -63,14 +56,9 @@ _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
-def run_generate(options: argparse.Namespace) -> int:
-    """Check all options, generate the test set, and write and show it.
-
-    Return the exit code.
-    """
+def run_generate(options: argparse.Namespace) -> None:
+    """Check all options, generate the test set, and write and show it."""
     check_single_stdout(options)
-    if not Path(options.out).resolve().parent.is_dir():
-        raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
     check_documents(options.path)
     for name in ("where", "redact"):
         if getattr(options, name) and not options.adopt:
@@ -98,7 +86,6 @@ def run_generate(options: argparse.Namespace) -> int:
     show_or_write(options, lambda: testset_object(testset), lambda: _show_testset(testset, out, written=written))
     if testset.broken_off:
         raise KeyboardInterrupt
-    return 0
 
 
 def _questions_to_adopt(options: argparse.Namespace) -> Any:
@@ -260,15 +247,16 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
     show_path("Test set", written, out)
 
 
-def run_review(options: argparse.Namespace) -> int:
+def run_review(options: argparse.Namespace) -> None:
     """Write the review page, print the next step, and open the page.
 
-    Return the exit code. With --merge, first join the reviews of two people.
+    With --merge, first join the reviews of two people.
     """
     if options.merge or options.other:
         if not (options.merge and options.other):
             raise ConfigError("review takes one test set, or with --merge two copies that two people have reviewed")
-        return _merge_reviews(options)
+        _merge_reviews(options)
+        return
     page = options.html or str(Path(options.testset).with_suffix(".html"))
     check_writable("--html", page, options.testset)
     testset = Testset.load(options.testset)
@@ -277,29 +265,23 @@ def run_review(options: argparse.Namespace) -> int:
     message = f"{rows} to review, written to {page}: open it in a browser; it saves {reviewed_name(page)}, a test set"
     console().print(escape(printable(message)), soft_wrap=True)
     open_if_possible(page, options)
-    return 0
 
 
-def _merge_reviews(options: argparse.Namespace) -> int:
+def _merge_reviews(options: argparse.Namespace) -> None:
     """Write the test set with the decisions of two reviewers, and show how far they agree."""
     path = options.out or str(Path(options.testset).with_suffix(".merged.jsonl"))
     check_writable("--out", path, options.testset)
     merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
     merged.to_jsonl(path)
     console().print(escape(printable(f"{merged.notes[-1]} Written to {path}: {len(merged)} rows")), soft_wrap=True)
-    return 0
 
 
-def run_diff(options: argparse.Namespace) -> int:
-    """Compare test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any.
-
-    Return the exit code.
-    """
+def run_diff(options: argparse.Namespace) -> None:
+    """Compare test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any."""
     difference = Testset.load(options.old).diff(Testset.load(options.new))
     show_or_write(options, difference.to_dict, lambda: _show_diff(difference))
     if options.fail_if_changed and difference:
         raise BelowThreshold(f"{options.old} and {options.new} differ: {difference.title}")
-    return 0
 
 
 def _show_diff(difference: TestsetDiff) -> None:
@@ -312,8 +294,8 @@ def _show_diff(difference: TestsetDiff) -> None:
     out.print(table_of(headings, rows, left=headings, colours=_COLOURS))
 
 
-def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost of an evaluation or of a test set, show it, and return the exit code.
+def run_plan(options: argparse.Namespace) -> None:
+    """Estimate the cost of an evaluation or of a test set, and show it.
 
     Only a pilot (`--pilot N`, a run with N samples) calls the models. With `--journal`, the address of a vLLM judge is
     needed to find the scores of this judge in the journal.
@@ -322,10 +304,10 @@ def run_plan(options: argparse.Namespace) -> int:
         raise ConfigError("--writer and --critic are for the plan of a test set: add --generate, or use --judge")
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):
-        return _show_costs(options)
+        _show_costs(options)
 
 
-def _show_costs(options: argparse.Namespace) -> int:
+def _show_costs(options: argparse.Namespace) -> None:
     if options.generate:
         for name in _OF_AN_EVALUATION:
             if getattr(options, name):
@@ -335,7 +317,7 @@ def _show_costs(options: argparse.Namespace) -> int:
         show_or_write(
             options, lambda: generation_plan_object(found), lambda: _show_plan(found, *generation_table(found))
         )
-        return 0
+        return
     if Path(options.file).is_dir():
         raise ConfigError(f"{options.file} is a folder: add --generate to estimate a test set from its documents")
     samples, metrics = load_inputs(options)
@@ -353,7 +335,6 @@ def _show_costs(options: argparse.Namespace) -> int:
         anchors=options.anchors,
     )
     show_or_write(options, lambda: plan_object(estimate), lambda: _show_plan(estimate, *plan_table(estimate)))
-    return 0
 
 
 def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
