@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,8 @@ class Journal:
             JournalError: if the file cannot be read, or is not a journal.
         """
         with self._open() as connection:
-            return _select(connection, key)
+            row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
         """Store a result. Once this method has returned, the result survives a crash of the process.
@@ -56,23 +57,6 @@ class Journal:
         """
         with self._open() as connection:
             connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
-
-    def update(self, key: str, change: Callable[[str | None], str]) -> None:
-        """Replace the value of a key by `change(value)`, while no other process can write.
-
-        Raises:
-            JournalError: if the file cannot be read or written.
-        """
-        with self._open() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.execute(
-                    "INSERT OR REPLACE INTO results VALUES (?, ?)", (key, change(_select(connection, key)))
-                )
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
 
     @contextmanager
     def claimed(self, what: str) -> Iterator[None]:
@@ -107,11 +91,6 @@ class Journal:
                 yield connection
         except sqlite3.Error as error:
             raise JournalError(f"the journal {self.path} {_explain(error)}") from error
-
-
-def _select(connection: sqlite3.Connection, key: str) -> str | None:
-    row = connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
 
 
 def journal_key(*parts: Any) -> str:

@@ -252,13 +252,9 @@ class Waves:
         """Store a batch; or remove it, if it was not created or its replies are stored."""
         others = [known for known in self.under_way if known.key != batch.key]
         self.under_way = [*others, batch] if is_under_way and batch.id else others
-
-        def change(entry: str | None) -> str:
-            batches = {key: known for key, known in json.loads(entry or "{}").items() if key != batch.key}
-            return json.dumps(batches | ({batch.key: asdict(batch)} if is_under_way else {}))
-
-        if self._journal is not None:
-            self._journal.update(_BATCHES, change)
+        if self._journal is not None:  # no other process writes the entry: see `claimed`
+            batches = {known.key: asdict(known) for known in self._known() if known.key != batch.key}
+            self._journal.put(_BATCHES, json.dumps(batches | ({batch.key: asdict(batch)} if is_under_way else {})))
 
 
 def _parts(wave: Sequence[RecordedRequest]) -> Iterator[list[RecordedRequest]]:
