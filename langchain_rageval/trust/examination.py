@@ -133,14 +133,8 @@ class Examination:
 
     def initial_state(self, item: LabelledItem) -> State:
         """Return the input of the step for a labelled item: the sample and `extra_state`."""
-        sample = Sample(
-            question=item.question,
-            answer=item.answer,
-            contexts=list(item.contexts),
-            references=list(item.references),
-            history=list(item.history),
-        )
-        return {"sample": sample, **self.extra_state(item)}
+        fields = item.model_dump(include={"question", "answer", "contexts", "references", "history"})
+        return {"sample": Sample.model_validate(fields), **self.extra_state(item)}
 
 
 def reverse_item(item: LabelledItem) -> LabelledItem:
@@ -268,20 +262,22 @@ class _Prompt(Stage[State]):
         return state | {"reply": reply}
 
 
-def _prompt_examination(prompt: str, inputs: Callable[[LabelledItem], Mapping[str, Any]]) -> Examination:
-    """Return the examination of a step of the test set generator whose reply has a field for each criterion."""
-    read = lambda state, _: [_reply_verdict(getattr(state["reply"], name)) for name in CRITERIA[prompt]]  # noqa: E731
-    return Examination(_prompt_builder(prompt, inputs), read)
+def _prompt_examination(
+    prompt: str,
+    inputs: Callable[[LabelledItem], Mapping[str, Any]],
+    read_verdicts: Callable[[State, LabelledItem], list[CitedVerdict]] | None = None,
+    **options: Any,
+) -> Examination:
+    """Return the examination of a step of the test set generator; by default its reply has a field per criterion."""
 
+    def build(judge: Any, item: LabelledItem) -> Stage[State]:
+        language_from = "\n".join([item.question, *item.contexts])
+        return _Prompt(model_step=prompt_step(prompt, judge), inputs=inputs(item), language_from=language_from)
 
-def _prompt_builder(
-    prompt: str, inputs: Callable[[LabelledItem], Mapping[str, Any]]
-) -> Callable[[Any, LabelledItem], Stage[State]]:
-    return lambda judge, item: _Prompt(
-        model_step=prompt_step(prompt, judge),
-        inputs=inputs(item),
-        language_from="\n".join([item.question, *item.contexts]),
-    )
+    def read_criteria(state: State, _item: LabelledItem) -> list[CitedVerdict]:
+        return [_reply_verdict(getattr(state["reply"], name)) for name in CRITERIA[prompt]]
+
+    return Examination(build, read_verdicts or read_criteria, **options)
 
 
 def _reply_verdict(value: bool | int) -> CitedVerdict:
@@ -370,8 +366,9 @@ EXAMINATIONS: Mapping[str, Examination] = {
         "review_follow_up",
         lambda item: {"turns": history_data(item.history), "question": item.question, "standalone": item.references[0]},
     ),
-    "find_passages": Examination(
-        _prompt_builder("find_passages", lambda item: {"question": item.question, "passages": _passages(item)}),
+    "find_passages": _prompt_examination(
+        "find_passages",
+        lambda item: {"question": item.question, "passages": _passages(item)},
         lambda state, item: [
             CitedVerdict("needed" if number in state["reply"].passages else "not needed")
             for number in range(1, len(item.contexts) + 1)

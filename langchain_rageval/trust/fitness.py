@@ -184,7 +184,6 @@ def step_statistics(step: str, results: Sequence[ProbeResult], hits: Hits, usage
     shares, lead = _leads(step, halves["hard"] or labelled, hits)
     kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
-    token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
     found = StepQualification(
         step=step,
         verdict="cannot tell",
@@ -206,7 +205,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], hits: Hits, usage
         order_bias=Proportion.of_units(_change_rates(answered, "reverse")),
         length_bias=Proportion.of_units(_change_rates(answered, "padded")),
         calls=usage.calls,
-        tokens=sum(token_counts) if token_counts else None,
+        tokens=usage.tokens,
         seconds=usage.seconds,
         lost=len(lost),
         error=lost[0].text if lost else "",

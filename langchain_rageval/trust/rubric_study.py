@@ -23,6 +23,7 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.report.tables import Shown, number_text
 from langchain_rageval.run.run import fill_defaults
+from langchain_rageval.run.usage import PriceList
 from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.leaderboard import MODEL_KEY, parse_samples, raw_grades
 
@@ -120,7 +121,6 @@ class StudyRow:
 
 RubricOptions = Mapping[str, Any] | Callable[[Judge], Metric]
 SheetLabel = Mapping[str, int] | float
-_JudgePrice = tuple[float, float]
 
 
 class RubricStudy(Shown, Sequence[StudyRow]):
@@ -227,17 +227,15 @@ def rubric_study(
         SampleError: if a sheet cannot be read.
     """
     metrics = _build_metrics(judges, rubrics)
-    prices: Any = options.pop("price", None) or {}
-    _check_prices(prices, judges)
+    prices = PriceList.of(options.pop("price", None)) or PriceList({})
+    for name in prices.prices.keys() - judges.keys():
+        raise ConfigError(f"price names {name!r}, but the judges are {list_choices(name, judges)}")
     samples = list(parse_samples(sheets))
     known_labels = _select_labels(labels or {}, {sheet.id for sheet in samples}, label_scale)
     chosen = fill_defaults(rubric_study, options, EVALUATE_DEFAULTS)
     report = evaluate(iter(samples), list(metrics.values()), **chosen)
     means = {names: _model_means(report, metric.name) for names, metric in metrics.items()}
-    rows = [
-        _row(names, metric, report, known_labels, label_scale, prices.get(names[0]), means)
-        for names, metric in metrics.items()
-    ]
+    rows = [_row(names, metric, report, known_labels, label_scale, prices, means) for names, metric in metrics.items()]
     return RubricStudy(rows, report, [*report.notes, *_order_notes(rows)])
 
 
@@ -269,16 +267,6 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
     return metric.model_copy(update={"name": name})
 
 
-def _check_prices(prices: Mapping[str, _JudgePrice], judges: Mapping[str, JudgeLike]) -> None:
-    for name, price in prices.items():
-        if name not in judges:
-            raise ConfigError(f"price names {name!r}, but the judges are {list_choices(name, judges)}")
-        if not isinstance(price, Sequence) or len(price) != 2 or not all(isinstance(p, int | float) for p in price):
-            raise ConfigError(
-                f"price must be (per million input tokens, per million output tokens), got {name}: {price!r}"
-            )
-
-
 def _select_labels(labels: Mapping[str, SheetLabel], ids: set[str], scale: tuple[int, int]) -> Mapping[str, SheetLabel]:
     known = {sheet: label for sheet, label in labels.items() if sheet in ids}
     if labels and not known:
@@ -300,7 +288,7 @@ def _row(
     report: Report,
     labels: Mapping[str, SheetLabel],
     label_scale: tuple[int, int],
-    price: _JudgePrice | None,
+    prices: PriceList,
     means: Mapping[tuple[str, str], Mapping[str, float]],
 ) -> StudyRow:
     key = metric.name
@@ -308,13 +296,11 @@ def _row(
     scored = [row for row in report.rows if key in row.scores and row.scores[key].value is not None]
     values = [float(row.scores[key]) for row in scored]
     summary = report.summary()[key]
-    pairs = _grade_pairs(scored, key, labels) if scale and tuple(scale) == tuple(label_scale) else []
+    grades = _grade_pairs(scored, key, labels) if scale and tuple(scale) == tuple(label_scale) else {}
     own_means, sign = means[names], 1 if metric.direction == "higher" else -1
     label_values = [_label_value(labels.get(row.sample.id), metric) for row in scored]
     labelled = [(value, label) for value, label in zip(values, label_values, strict=True) if label is not None]
-    cost = None
-    if price is not None and summary.input_tokens is not None:
-        cost = (summary.input_tokens * price[0] + (summary.output_tokens or 0) * price[1]) / 1_000_000
+    counts = {"input_tokens": summary.input_tokens, "output_tokens": summary.output_tokens}
     return StudyRow(
         judge=names[0],
         rubric=names[1],
@@ -325,29 +311,27 @@ def _row(
         spread=stdev(values) if len(values) > 1 else None,
         scored=summary.scored,
         failed=summary.failed,
-        match=GradeMatch.of([grades for _, grades in pairs]),
-        by_criterion={
-            name: GradeMatch.of([grades for criterion, grades in pairs if criterion == name])
-            for name in dict.fromkeys(name for name, _ in pairs)
-        },
+        match=GradeMatch.of([pair for pairs in grades.values() for pair in pairs]),
+        by_criterion={name: GradeMatch.of(pairs) for name, pairs in grades.items()},
         spearman=statistic("spearman", *zip(*labelled, strict=True)) if labelled else None,
         models=dict(sorted(own_means.items(), key=lambda item: -sign * item[1])),
         stability=_stability(own_means, [other for key, other in means.items() if key != names]),
         summary=summary,
-        cost=cost,
+        cost=prices.cost([names[0]], {} if summary.input_tokens is None else counts),
     )
 
 
 def _grade_pairs(
     rows: Sequence[Row], metric: str, labels: Mapping[str, SheetLabel]
-) -> list[tuple[str, tuple[int, int]]]:
-    """Return (criterion, (judge's grade, human grade)) for each criterion of each sheet that judge and human graded."""
-    pairs = []
+) -> Mapping[str, Sequence[tuple[int, int]]]:
+    """Return for each criterion a pair (judge's grade, human grade) of each sheet that judge and human graded."""
+    pairs: dict[str, list[tuple[int, int]]] = {}
     for row in rows:
         label = labels.get(row.sample.id)
-        grades = raw_grades(row, metric)
-        if isinstance(label, Mapping):
-            pairs += [(name, (grades[name], label[name])) for name in grades if name in label]
+        own: Mapping[str, int] = label if isinstance(label, Mapping) else {}
+        for name, grade in raw_grades(row, metric).items():
+            if name in own:
+                pairs.setdefault(name, []).append((grade, own[name]))
     return pairs
 
 

@@ -207,7 +207,7 @@ def test_output_as_text_html_and_frame():
         ({"price": {"x": (1, 1)}}, "price names 'x', but the judges are strong, weak"),
         (
             {"price": {"strong": 1}},
-            r"price must be \(per million input tokens, per million output tokens\), got strong: 1",
+            r"price must map names .* to \(per million input tokens, per million output tokens\), .*; got strong: 1",
         ),
     ],
 )
