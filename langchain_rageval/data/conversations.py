@@ -100,9 +100,9 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         return []
     last = turns[-1].get("metadata", {})
     name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
-    samples, known = [], _KnownTurns()
+    samples, known = list[Sample](), dict[int, tuple[Turn, str]]()
     for number, turn in enumerate(turns, start=1):
-        history, encoded = known.history(turn)
+        history, encoded = _history_in(turn, known)
         sample = Sample.parse({**turn, "history": [], "id": "" if name is None else f"{name}:{number}"})
         update = {"id": id_of(sample.question, encoded) if name is None else sample.id, "history": history}
         samples.append(sample.model_copy(update=update))
@@ -127,33 +127,28 @@ def last_answer_in(record: Any, sample: Sample, fields: Mapping[str, str]) -> Sa
     return Sample.parse(turns[-1]) if turns else sample
 
 
-class _KnownTurns:
-    """Turns of a conversation: each is validated once, not once for each later sample."""
+def _history_in(fields: Fields, known: dict[int, tuple[Turn, str]]) -> tuple[list[Turn], list[str]]:
+    """Return the history in the fields of a sample, and its turns as text.
 
-    def __init__(self) -> None:
-        self._items: list[Any] = []
-        self._turns: list[Turn] = []
-        self._encoded: list[str] = []
+    Args:
+        fields: fields of a sample.
+        known: validated turns and their texts, by the identity of the items that earlier samples of the conversation
+            had in their histories, too; the new ones are added.
 
-    def history(self, fields: Fields) -> tuple[list[Turn], list[str]]:
-        """Return the history in the fields of a sample, and its turns as text.
-
-        Raises:
-            SampleError: if the field holds no list of turns.
-        """
-        items = fields.get("history") or []
-        try:
-            if items[: len(self._items)] != self._items:
-                self._items, self._turns, self._encoded = [], [], []
-            added = [Turn.model_validate(item) for item in items[len(self._items) :]]
-        except (ValidationError, TypeError):
-            turns = Sample.parse(fields).history  # which raises an error that names the field
-            return turns, [*map(encode_turn, turns)]
-        spoken = [turn for turn in added if turn.text.strip()]
-        self._items = items
-        self._turns += spoken
-        self._encoded += map(encode_turn, spoken)
-        return [*self._turns], [*self._encoded]
+    Raises:
+        SampleError: if the field holds no list of turns.
+    """
+    items = fields.get("history") or []
+    try:
+        for item in items:
+            if id(item) not in known:
+                turn = Turn.model_validate(item)
+                known[id(item)] = turn, encode_turn(turn)
+    except (ValidationError, TypeError):
+        turns = Sample.parse(fields).history  # which raises an error that names the field
+        return turns, [*map(encode_turn, turns)]
+    spoken = [(turn, text) for turn, text in (known[id(item)] for item in items) if turn.text.strip()]
+    return [turn for turn, _ in spoken], [text for _, text in spoken]
 
 
 def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]:

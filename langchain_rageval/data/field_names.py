@@ -32,8 +32,6 @@ from langchain_rageval.data.vocabulary import (
     NAMES,
     ONE_TEXT,
     TEXT_FIELDS,
-    USUAL,
-    Reading,
     competing_names,
     folded,
     known_name,
@@ -115,13 +113,13 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     paths = {field: _path_in(values, path) for field, path in fields.items()}
     mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in paths.items()}
     rest = flatten_record(_without_paths(values, paths.values()))
-    reading = reading_of([*map(str, attributes), *rest], paths.values())
-    if reading is DEEPEVAL:
+    meanings = reading_of(frozenset([*map(str, attributes), *rest]), frozenset(paths.values()))
+    if meanings is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
-    _check_competition(rest, paths.keys(), {**FIELDS_BY_NAME, **reading.fields})
+    _check_competition(rest, paths.keys(), meanings)
     likely = _likely_names(rest, paths.keys())
     rest = {likely.get(name, name): value for name, value in rest.items()}
-    result, origins = _read(rest, mapped, reading)
+    result, origins = _read(rest, mapped, meanings)
     numbered = ((numbered_name(str(name)), value) for name, value in attributes.items())
     columns = [value for known, value in numbered if known and FIELDS_BY_NAME[known[0]] == "contexts"]
     if columns and "contexts" not in result and not any(value for value in columns if value != "[]"):
@@ -231,7 +229,7 @@ def check_fields(fields: Mapping[str, str]) -> None:
 
 
 def _read(
-    values: Mapping[str, Any], mapped: Mapping[str, Any], reading: Reading = USUAL
+    values: Mapping[str, Any], mapped: Mapping[str, Any], meanings: Mapping[str, str] = FIELDS_BY_NAME
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Read fields by known names; `mapped` fields take precedence.
 
@@ -239,7 +237,6 @@ def _read(
         The fields, always with `metadata`; and field to the name that it was read from.
     """
     values = _with_numbered(values)
-    meanings = {**FIELDS_BY_NAME, **reading.fields} if reading.fields else FIELDS_BY_NAME
     spelled = _spellings(values, meanings)
     parts = {name: _fields_in(meanings[name], name, values[own]) for name, own in spelled.items()}
     result, origins = dict(mapped), {}

@@ -191,15 +191,10 @@ def retrieved_by_children(run: Any) -> list[Any] | None:
     children = _decoded(get(run, "child_runs"))
     found = []
     for child in children if isinstance(children, list | tuple) else ():
-        if get(child, "run_type") != "retriever":
-            found.append(retrieved_by_children(child))
-        else:
-            found.append(_listed(_at(get(child, "outputs"), "documents | output")))
-    return concatenated(one for one in found if one is not None)
-
-
-def _listed(value: Any) -> list[Any] | None:
-    return value if isinstance(value, list) else None
+        is_retriever = get(child, "run_type") == "retriever"
+        outputs = _at(get(child, "outputs"), "documents | output") if is_retriever else None
+        found.append(outputs if is_retriever else retrieved_by_children(child))
+    return concatenated(one for one in found if isinstance(one, list))
 
 
 def _retrieved(spans: Iterable[Record], kind: str, identity: str, parent: str, outputs: str) -> list[Any] | None:
@@ -378,13 +373,6 @@ _SPAN_KIND = "attributes.mlflow.spanType! | span_type"
 _SPAN_OUTPUTS = "attributes.mlflow.spanOutputs! | outputs!"
 
 
-def _is_mlflow(record: Record) -> bool:
-    if has_mappings(record, "info", "data"):
-        return "spans" in record["data"]
-    names = record.keys()
-    return {"trace_id", "spans"} <= names or ("trace" in names and bool({"request", "trace_id", "inputs"} & names))
-
-
 def _trulens_contexts(record: Record) -> list[Any] | None:
     """Return what retrievers returned in the calls of a TruLens record, and the contexts in its spans."""
     found = []
@@ -418,15 +406,12 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-def has_mappings(record: Record, *names: str) -> bool:
-    """Return True if the values under all names are mappings."""
-    return all(isinstance(record.get(name), Mapping) for name in names)
-
-
 _PROGRAMS: Collection[tuple[str | Callable[[Record], Any], Callable[[Record], Record]]] = (
     ("sample{} scores{} sample.question", lambda record: record["sample"]),  # a row of a report of this package
     ("sample{} item{}|datasource_item{}", _from_openai_item),
-    (_is_mlflow, _from_mlflow),
+    ("info{} data{} data.spans", _from_mlflow),
+    ("trace_id spans", _from_mlflow),
+    ("trace request|trace_id|inputs", _from_mlflow),
     (
         "record_id input|main_input",
         _reader(

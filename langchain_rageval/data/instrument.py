@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ _MOST_DIFFERENCES = 5
 _MODEL_NAMES = ("model", "model_name", "model_path", "model_uri", "model_id", "deployment_name", "path", "function")
 _CODE = {"code", "calls", "source", "distribution", "package"}
 """Names whose values identify code and installed versions."""
+_RETRIES = {"language", "attempts"}
+"""Names of options of a judge that do not affect the digest of a step."""
 _DIGESTS = {"prompts", "own_prompt", "schema", "code", "calls", "attributes", "source", "uses", "criteria"}
 """Names whose values are hashes or long texts; a difference is named, not shown."""
 
@@ -76,7 +78,7 @@ class Instrument:
 
     def __str__(self) -> str:
         """Return the models, the steps, and what is unknown, on one line."""
-        found = dict.fromkeys(_models(self.found_by)) if self.found_by else ()
+        found = dict.fromkeys(map(_model_name, _values_of("model", self.found_by)))
         steps = list(_step_names((self.found_by or {}).get("steps", ())))
         parts = [", ".join(found), " → ".join(dict.fromkeys(steps)), self.unknown]
         return "; ".join([part for part in parts if part] or [self.digests])
@@ -176,19 +178,11 @@ def step_digests(part: Any) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
-        asked = {"judge": _without_retries(part["judge"]), **{key: part.get(key) for key in ("prompts", "own_prompt")}}
-        found[part["step"]] = digest_of(asked)
-    for item in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        prompts = {key: part.get(key) for key in ("prompts", "own_prompt")}
+        found[part["step"]] = digest_of({"judge": _without(part["judge"], _RETRIES), **prompts})
+    for item in _items(part):
         found |= step_digests(item)
     return found
-
-
-def _without_retries(judge: Any) -> Any:
-    if isinstance(judge, list):
-        return [*map(_without_retries, judge)]
-    if not isinstance(judge, Mapping):
-        return judge
-    return {name: _without_retries(item) for name, item in judge.items() if name not in ("language", "attempts")}
 
 
 def differences(one: Part | None, other: Part | None) -> list[str]:
@@ -211,9 +205,19 @@ def without_code(part: Any) -> Any:
     `part` is `Instrument.found_by` or `Instrument.counted_by`: nested mappings and lists. In the returned copy, the
     keys "code", "calls", "source", "distribution" and "package" are omitted at every depth.
     """
+    return _without(part, _CODE)
+
+
+def _without(part: Any, names: Collection[str]) -> Any:
+    """Return a copy of a part without some names at every depth."""
     if isinstance(part, Mapping):
-        return {name: without_code(item) for name, item in part.items() if name not in _CODE}
-    return [*map(without_code, part)] if isinstance(part, list) else part
+        return {name: _without(item, names) for name, item in part.items() if name not in names}
+    return [_without(item, names) for item in part] if isinstance(part, list) else part
+
+
+def _items(part: Any) -> Iterable[Any]:
+    """Return the values of a mapping or the items of a list; nothing of any other value."""
+    return part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
 
 
 def _digest(part: Part | None) -> str:
@@ -276,11 +280,6 @@ def _step_names(part: Any) -> Iterator[str]:
             yield part["step"]
 
 
-def _models(part: Any) -> Iterator[str]:
-    """Yield class and name of each model in a part."""
-    return map(_model_name, _values_of("model", part))
-
-
 def _judges(part: Any) -> Iterator[str]:
     """Yield the name of each model under the key "judge" in a part; of a path or an address, the last component."""
     for judge in _values_of("judge", part):
@@ -294,22 +293,23 @@ def _values_of(key: str, part: Any) -> Iterator[Any]:
     if isinstance(part, Mapping) and isinstance(part.get(key), Mapping):
         yield part[key]
         return
-    for item in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+    for item in _items(part):
         yield from _values_of(key, item)
 
 
 def _own_name(model: Any) -> str:
     """Return the name of a model, or of the first one inside a wrapper; "" if none has a name."""
-    if isinstance(model, Mapping):
-        named = next((model[field] for field in _MODEL_NAMES if isinstance(model.get(field), str)), "")
-        return named or next(filter(None, map(_own_name, model.values())), "")
-    return next(filter(None, map(_own_name, model)), "") if isinstance(model, list) else ""
+    return _name_in(model) or next(filter(None, map(_own_name, _items(model))), "")
+
+
+def _name_in(model: Any) -> str:
+    names = map(model.get, _MODEL_NAMES) if isinstance(model, Mapping) else ()
+    return next((name for name in names if isinstance(name, str)), "")
 
 
 def _model_name(model: Mapping[str, Any]) -> str:
     kind = model.get("class")
     kind = kind.get("name") if isinstance(kind, Mapping) else kind
-    name = next((model[field] for field in _MODEL_NAMES if isinstance(model.get(field), str)), None)
     inner = next((part for part in model.values() if isinstance(part, Mapping) and "function" in part), {})
-    name = name or inner.get("function") or model.get("version")
-    return f"{str(kind or 'model').rpartition('.')[2]} {name}" if name else str(kind or "model").rpartition(".")[2]
+    name = _name_in(model) or inner.get("function") or model.get("version")
+    return " ".join([str(kind or "model").rpartition(".")[2], *([str(name)] if name else [])])

@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.data.foreign_records import has_mappings
 from langchain_rageval.data.tables import IsHead, Records, read_lines
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -112,7 +111,7 @@ def _numbered(items: Iterable[Any]) -> Records:
 
 def _records_in(content: Mapping[str, Any], is_head: IsHead) -> Records | None:
     """Return the records of an object that is a record, or holds columns or rows by name; None for any other."""
-    if has_mappings(content, "info", "data"):  # a trace of MLflow
+    if all(isinstance(content.get(name), Mapping) for name in ("info", "data")):  # a trace of MLflow
         return _numbered([content])
     heads = [content[name] for name in content if is_head(name)]
     columns = [value for value in content.values() if isinstance(value, list | Mapping)]

@@ -16,7 +16,7 @@ from langchain_rageval.data.field_names import check_fields, explain_fields, met
 from langchain_rageval.data.foreign_records import check_outputs_are_clear, decode_row
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.schema import Sample, default_id
-from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, decode_lines, read_lines, table_records
+from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, decode_lines, table_records
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
@@ -276,7 +276,7 @@ def read_samples(
     if suffix in SUFFIXES or judgments:
         if fields:
             raise ConfigError(f"{path}: fields do not apply to TREC runs, whose columns are fixed; omit them")
-        return read_trec(path, judgments, topics, read_lines)
+        return read_trec(path, judgments, topics)
     if suffix not in _FORMATS:
         known = ", ".join([*_FORMATS, *SUFFIXES])
         remedy = f"save it as {_OTHERS[suffix]}" if suffix in _OTHERS else "convert the file"
@@ -286,19 +286,8 @@ def read_samples(
     files, package = _PACKAGES.get(suffix, ("", ""))
     if package and not find_spec(package):
         raise ConfigError(f"{path}: reading {files} needs {package}: pip install {package}")
-    records = _FORMATS[suffix](path, _is_head(fields))
-    if suffix in _TABLES:
-        records = _decoded(records, fields)
-    return _parsed(records, path.name, reading, number_ids, notice)
-
-
-def _decoded(records: Records, fields: Fields) -> Records:
-    """Yield the rows of a table with the lists in their cells decoded, or a SampleError in place of a row."""
-    for place, row in records:
-        try:
-            yield place, row if isinstance(row, SampleError) else decode_row(row, fields)
-        except SampleError as error:
-            yield place, error
+    reading.is_table = suffix in _TABLES
+    return _parsed(_FORMATS[suffix](path, _is_head(fields)), path.name, reading, number_ids, notice)
 
 
 def _suffix(path: Path) -> str:
@@ -329,23 +318,19 @@ def _parsed(
     """Yield a sample with a distinct id, or an error, for each record; the arguments are those of `read_samples`."""
     ids = SampleIds()
     for place, item in join_chunks(_samples_read(records, reading)):
-        if isinstance(item, Exception):
-            located = SampleError(f"{name}, {place}: {item}", getattr(item, "field", None))
-            located.__cause__ = item
-            yield located
-        elif number_ids and ids.clashes(item):
-            numbered = ids.distinct(item)
-            vars(numbered)[_PLACE] = f"{name}, {place}"
-            _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(item), numbered.id)
-            yield numbered
-        else:
-            try:
-                distinct: Sample | SampleError = ids.checked(item, f"{name}, {place}")
-            except SampleError as error:
-                distinct = error
-            if isinstance(distinct, Sample):
-                vars(distinct)[_PLACE] = f"{name}, {place}"
-            yield distinct
+        where, is_renamed = f"{name}, {place}", False
+        try:
+            if isinstance(item, Exception):
+                raise SampleError(f"{where}: {item}", getattr(item, "field", None)) from item
+            is_renamed = number_ids and ids.clashes(item)
+            sample = ids.distinct(item) if is_renamed else ids.checked(item, where)
+        except SampleError as error:
+            yield error
+            continue
+        vars(sample)[_PLACE] = where
+        if is_renamed:
+            _LOG.warning("%s: %s; renamed to %r", where, describe_clash(item), sample.id)
+        yield sample
     for message in reading.describe(name):
         notice(message)
     reading.warn(name)
@@ -434,9 +419,11 @@ class _FieldReading:
         self._shapes: set[frozenset[str]] = set()
         self._unfound = dict(fields)
         self._is_empty = True
+        self.is_table = False  # whose cells may hold lists as text
 
     def samples(self, record: Any) -> list[Sample]:
         """Return the sample in a record, or one for each turn of its conversation."""
+        record = decode_row(record, self._fields) if self.is_table else record
         record = {"messages": record} if isinstance(record, list) else record
         check_outputs_are_clear(record, self._fields.values())
         samples = self._turns_of(record) if self._each_turn else [self._parse(record, self._fields)]

@@ -7,7 +7,7 @@ Both are interpreted as in trec_eval.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.tables import read_lines
 from langchain_rageval.errors import ConfigError, SampleError
 
 SUFFIXES = (".trec", ".run")
@@ -23,15 +24,12 @@ SUFFIXES = (".trec", ".run")
 Topics = Mapping[str, str] | str | PathLike[str]
 """Questions by topic id, or the path of a file with one line `id<TAB>question` per topic."""
 
-_ReadLines = Callable[[Path], Iterable[str]]
 _Numbers = dict[str, dict[str, float]]
 
 _LOG = logging.getLogger("langchain_rageval")
 
 
-def read_trec(
-    run: Path, qrels: Path | None, topics: Topics | None, read_lines: _ReadLines
-) -> Iterator[Sample | SampleError]:
+def read_trec(run: Path, qrels: Path | None, topics: Topics | None) -> Iterator[Sample | SampleError]:
     """Yield an error for each invalid line of a run, then one sample without texts for each topic.
 
     Args:
@@ -41,17 +39,14 @@ def read_trec(
             retrieved documents. A topic of the run that this file lacks is omitted, with a warning.
         topics: mapping of topic id to question, or a file with one line `id<TAB>question` per topic; None to use the
             ids as questions.
-        read_lines: function that takes the path of a file and returns its lines.
 
     Raises:
         ConfigError: if the judgments or the topics have an invalid line.
     """
-    labels = None if qrels is None else _read_labels(qrels, read_lines)
-    questions = (
-        topics if isinstance(topics, Mapping) else {} if topics is None else _questions(Path(topics), read_lines)
-    )
+    labels = None if qrels is None else _read_labels(qrels)
+    questions = topics if isinstance(topics, Mapping) else {} if topics is None else _questions(Path(topics))
     retrieved: _Numbers = {}
-    for number, line in _numbered_lines(run, read_lines):
+    for number, line in _numbered_lines(run):
         try:
             _add_line(retrieved, line, "score")
         except ValueError as error:
@@ -90,9 +85,9 @@ def _add_line(numbers: _Numbers, line: str, column: str) -> None:
     numbers[topic][document] = number
 
 
-def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Numbers:
+def _read_labels(qrels: Path) -> _Numbers:
     labels: _Numbers = {}
-    for number, line in _numbered_lines(qrels, read_lines):
+    for number, line in _numbered_lines(qrels):
         try:
             _add_line(labels, line, "grade")
         except ValueError as error:
@@ -100,9 +95,9 @@ def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Numbers:
     return labels
 
 
-def _questions(path: Path, read_lines: _ReadLines) -> dict[str, str]:
+def _questions(path: Path) -> dict[str, str]:
     questions = {}
-    for number, line in _numbered_lines(path, read_lines):
+    for number, line in _numbered_lines(path):
         topic, tab, text = line.rstrip("\r\n").partition("\t")
         if not (tab and topic.strip() and text.strip()):
             raise ConfigError(f"{path.name}, line {number}: expected id, tab and question, got {line.strip()[:40]!r}")
@@ -120,5 +115,5 @@ def _number(text: str, column: str) -> float:
     return number
 
 
-def _numbered_lines(path: Path, read_lines: _ReadLines) -> Iterator[tuple[int, str]]:
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(read_lines(path), start=1) if line.strip())

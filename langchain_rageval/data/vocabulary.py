@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.errors import SampleError
@@ -70,23 +70,9 @@ _NOT_IN_NAMES = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
 
 
-class Reading(NamedTuple):
-    """Meaning of field names in the records of one library, for names that have another meaning elsewhere.
-
-    Attributes:
-        library: name of the library.
-        fields: mapping of a name to its field of `Sample` in this library; only names for which `FIELDS_BY_NAME`, the
-            mapping for other records, has another field.
-    """
-
-    library: str
-    fields: Mapping[str, str]
-
-
-DEEPEVAL = Reading("DeepEval", {"context": "reference_contexts"})
-_RAGAS_TESTSET = Reading("a test set of ragas 0.1", {"contexts": "reference_contexts"})
-USUAL = Reading("", {})
-"""Meaning of the names of most records."""
+DEEPEVAL = {**FIELDS_BY_NAME, "context": "reference_contexts"}
+"""Names in the records of DeepEval and their fields; `FIELDS_BY_NAME` is for most other records."""
+_RAGAS_TESTSET = {**FIELDS_BY_NAME, "contexts": "reference_contexts"}
 
 
 @lru_cache(maxsize=4096)
@@ -155,31 +141,24 @@ def numbered_name(name: str) -> tuple[str, int] | None:
     return (known, int(match[2])) if match and known and FIELDS_BY_NAME.get(known) in LIST_FIELDS else None
 
 
-def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
-    """Return what the field names in a record mean, as a Reading.
-
-    The result is `USUAL` (each name means the field in `FIELDS_BY_NAME`), unless names in the record show another
-    library.
+@lru_cache(maxsize=1024)
+def reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Mapping[str, str]:
+    """Return the field of `Sample` that each known name means in a record: `FIELDS_BY_NAME`, or that of a library.
 
     For example, beside `actual_output`, the name `context` means the reference contexts, as in DeepEval.
 
     Args:
-        names: all names in the record, known and unknown, including names of missing values.
-        mapped: names that the user assigned to a field.
+        all_names: all names in the record, known and unknown, including names of missing values.
+        all_mapped: names that the user assigned to a field.
 
     Raises:
         SampleError: if a name has two meanings; the message gives both meanings, and the way to choose.
     """
-    return _reading_of(frozenset(names), frozenset(mapped))
-
-
-@lru_cache(maxsize=1024)
-def _reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Reading:
     names = {known_name(name) or folded(name) for name in all_names}
     mapped = {known_name(name) or folded(name) for name in all_mapped}
     if {"evolutiontype", "episodedone"} <= names:
         if "contexts" in names and names & set(NAMES["answer"]) and "contexts" not in mapped:
-            gold = f"the passages of the reference, as in {_RAGAS_TESTSET.library}"
+            gold = "the passages of the reference, as in a test set of ragas 0.1"
             chunks = ("contexts", "the retrieved chunks of the answer")
             raise two_readings("contexts", "contexts", chunks, ("reference_contexts", gold))
         return _RAGAS_TESTSET
@@ -191,7 +170,7 @@ def _reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Readin
             chunks = ("contexts", "the retrieved chunks")
             raise two_readings("context", "context", chunks, ("reference_contexts", gold))
         return DEEPEVAL
-    return USUAL
+    return FIELDS_BY_NAME
 
 
 def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleError:

@@ -154,6 +154,7 @@ class Precise:
 Until = Decided | Precise
 
 _ENDLESS = 10**9  # samples
+_STRONG = " of the strong judge's mean"
 _MOST_UNKNOWN, _MOST_UNSCORED = 0.05, 0.5  # of the samples, as in `Report.check`
 
 
@@ -197,15 +198,25 @@ class _Bounds(NamedTuple):
 
 
 class _Question(ABC):
-    """A question about a mean, with the key of its decision; subclasses say when it is answered.
+    """A question about the mean of a metric, or about its mean gain over a baseline, with the key of its decision.
 
     Values have the sign that makes higher ones better. Those of failed scores are unknown: one sequence leaves them
     out, one assumes the lowest value for each, and one the highest. The first decides while their share is tolerated.
 
+    The question about an audited metric is about the strong judge's mean. A value is then the cheap judge's, corrected
+    where the strong judge scored: by their difference over the share of the audit. Its expectation is the strong
+    judge's mean, whatever the cheap judge's values are, so that a constant replaces those that failed. Its range is
+    wider, and the values are draws from a set without end, because the strong judge's are unknown for most samples.
+    Where the strong judge should have given a score and gave none, the lower end of the interval assumes the lowest
+    value, and the upper end the highest one.
+
     Args:
         metric: name of the metric.
         bounds: its range and direction.
-        known: sequence of the known values, without any yet.
+        size: number of samples.
+        errors: error probabilities of the lower and of the upper end.
+        watched: means that decide the question.
+        baseline: values of the baseline by `_pair_key`, for a question about the gain; None for one about the mean.
 
     Attributes:
         required: text of what is to be decided.
@@ -215,16 +226,63 @@ class _Question(ABC):
     required = ""
     proofs: Mapping[Outcome, Bound] = MappingProxyType({})
 
-    def __init__(self, metric: str, bounds: _Bounds, known: ConfidenceSequence) -> None:
+    def __init__(
+        self,
+        metric: str,
+        bounds: _Bounds,
+        size: int,
+        errors: tuple[float, float],
+        watched: Sequence[float],
+        baseline: Mapping[tuple[str, str], float] | None = None,
+    ) -> None:
         self.metric = self.key = metric
-        self._bounds, self._tolerated = bounds, _MOST_UNKNOWN if bounds.audited is None else 0.0
-        self._known = self._lowest = self._highest = known  # the last two differ as soon as a value is unknown
+        self._bounds, self._baseline = bounds, baseline
+        self._tolerated, self._whose = (_MOST_UNKNOWN, "") if bounds.audited is None else (0.0, _STRONG)
+        low, high = bounds.gains
+        if baseline is not None:
+            low, high = -bounds.width, bounds.width
+        elif bounds.audited is not None:
+            width, size = bounds.width / bounds.audited, _ENDLESS
+            low, high = high - width, low + width
+        self._known = ConfidenceSequence(size, *errors, low=low, high=high, watched=watched)
+        self._lowest = self._highest = self._known  # they differ as soon as a value is unknown
         self._asked = self._unknown = self._unscored = 0
 
     def add(self, row: Row, *, is_audited: bool) -> None:
-        """Take the next row of the random order into account; without a score, which the budget left out, ignore it."""
-        if self.metric in row.scores:
-            self._count(row.scores[self.metric], row, is_audited)
+        """Take the next row of the random order into account; without a score, which the budget left out, ignore it.
+
+        A sample that is unscored, or that the baseline lacks, is taken out of the set.
+        """
+        if (score := row.scores.get(self.metric)) is None:
+            return
+        before = 0.0 if self._baseline is None else self._baseline.get(_pair_key(row.sample))
+        value, gains, share = self._bounds.gain(score, row.sample), self._bounds.gains, self._bounds.audited
+        self._asked += before is not None
+        if before is None or (value is None and score.failure is None):
+            self._unscored += before is not None
+            for sequence in {self._known, self._lowest, self._highest}:
+                sequence.skip()
+            return
+        low, high = gains if value is None else (value, value)
+        if share is not None and self._baseline is None:
+            value = low = high = (low + high) / 2
+            if is_audited:
+                strong = self._bounds.gain(row.audit[self.metric], row.sample) if self.metric in row.audit else None
+                low, high = (value + (end - value) / share for end in (gains if strong is None else (strong, strong)))
+        self._add(low - before, high - before)
+
+    def _add(self, low: float, high: float) -> None:
+        """Add a value that is between two numbers; equal ones if it is known."""
+        self._unknown += low != high
+        if low != high and self._lowest is self._known:
+            self._lowest, self._highest = deepcopy(self._known), deepcopy(self._known)
+        if self._lowest is not self._known:
+            self._lowest.add(low)
+            self._highest.add(high)
+        if low == high:
+            self._known.add(low)
+        else:
+            self._known.skip()
 
     @property
     def sequences(self) -> tuple[ConfidenceSequence, ConfidenceSequence]:
@@ -237,9 +295,13 @@ class _Question(ABC):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of the mean."""
+        """Interval of the gain; or that of the mean, within the range of the metric and in its units."""
         lower, upper = self.sequences
-        return lower.interval[0], upper.interval[1]
+        low, high = lower.interval[0], upper.interval[1]
+        if self._baseline is not None:
+            return low, high
+        low, high = max(low, self._bounds.gains[0]), min(high, self._bounds.gains[1])
+        return (low, high) if self._bounds.direction == "higher" else (0 - high, 0 - low)
 
     @property
     def note(self) -> Note | None:
@@ -252,31 +314,6 @@ class _Question(ABC):
         """True if few enough samples are unscored for the mean to stand for all."""
         return self._unscored <= _MOST_UNSCORED * self._asked
 
-    def _add(self, low: float, high: float) -> None:
-        """Add a value that is between two numbers; equal ones if it is known."""
-        self._asked += 1
-        self._unknown += low != high
-        if low != high and self._lowest is self._known:
-            self._lowest, self._highest = deepcopy(self._known), deepcopy(self._known)
-        if self._lowest is not self._known:
-            self._lowest.add(low)
-            self._highest.add(high)
-        if low == high:
-            self._known.add(low)
-        else:
-            self._known.skip()
-
-    def _skip(self, *, unscored: bool) -> None:
-        """Take a sample out of the set, because it is unscored or not asked about."""
-        self._asked += unscored
-        self._unscored += unscored
-        for sequence in {self._known, self._lowest, self._highest}:
-            sequence.skip()
-
-    @abstractmethod
-    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        """Add the value of a score, or take a sample without one out of the set."""
-
     @abstractmethod
     def verdict(self) -> Outcome:
         """Return the answer."""
@@ -286,51 +323,7 @@ class _Question(ABC):
         return self.verdict() != "undecided"
 
 
-class _MeanQuestion(_Question):
-    """A question about the mean of a metric, or, if it is audited, about the strong judge's mean.
-
-    The value of an audited metric is the cheap judge's, corrected where the strong judge scored: by their difference
-    over the share of the audit. Its expectation is the strong judge's mean, whatever the cheap judge's values are, so
-    that a constant replaces those that failed. Its range is wider, and the values are draws from a set without end,
-    because the strong judge's are unknown for most samples.
-
-    Where the strong judge should have given a score and gave none, the lower end of the interval assumes the lowest
-    value, and the upper end the highest one.
-    """
-
-    def __init__(
-        self, metric: str, bounds: _Bounds, size: int, errors: tuple[float, float], watched: Sequence[float]
-    ) -> None:
-        ends, self._whose = bounds.gains, ""
-        if bounds.audited is not None:
-            width, size, self._whose = bounds.width / bounds.audited, _ENDLESS, " of the strong judge's mean"
-            ends = ends[1] - width, ends[0] + width
-        known = ConfidenceSequence(size, *errors, low=ends[0], high=ends[1], watched=watched)
-        super().__init__(metric, bounds, known)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Interval of the mean, within the range of the metric and in its units."""
-        low, high = super().interval
-        low, high = max(low, self._bounds.gains[0]), min(high, self._bounds.gains[1])
-        return (low, high) if self._bounds.direction == "higher" else (0 - high, 0 - low)
-
-    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        value, ends, share = self._bounds.gain(score, row.sample), self._bounds.gains, self._bounds.audited
-        if value is None and score.failure is None:
-            self._skip(unscored=True)
-            return
-        if share is None:
-            self._add(*(ends if value is None else (value, value)))
-            return
-        value = low = high = sum(ends) / 2 if value is None else value
-        if is_audited:
-            strong = self._bounds.gain(row.audit[self.metric], row.sample) if self.metric in row.audit else None
-            low, high = (value + (end - value) / share for end in (ends if strong is None else (strong, strong)))
-        self._add(low, high)
-
-
-class _Gate(_MeanQuestion):
+class _Gate(_Question):
     def __init__(self, metric: str, bounds: _Bounds, size: int, errors: tuple[float, float], threshold: float) -> None:
         is_higher = bounds.direction == "higher"
         self._threshold, least = (threshold, "least") if is_higher else (-threshold, "most")
@@ -365,41 +358,30 @@ class _PairedGate(_Question):
     ) -> None:
         rows = [row for row in baseline if metric in row.scores]
         values = {_pair_key(row.sample): bounds.gain(row.scores[metric], row.sample) for row in rows}
-        self._baseline = {key: value for key, value in values.items() if value is not None}
+        before = {key: value for key, value in values.items() if value is not None}
         ours = dict(_pair_key(sample) for sample in samples if sample is not None)  # None in the simulation of a plan
-        pairs = sum(not ours or ours.get(name) == question for name, question in self._baseline)
+        pairs = sum(not ours or ours.get(name) == question for name, question in before)
         self._has_pairs = pairs >= LEAST_PAIRS
-        missing = len(self._baseline) - pairs
-        is_partial = missing > _MOST_UNKNOWN * len(self._baseline)
+        missing = len(before) - pairs
+        is_partial = missing > _MOST_UNKNOWN * len(before)
         self._few: Note | None = None
         if not self._has_pairs or is_partial:
-            reworded = sum(name in ours for name, _ in self._baseline) - pairs
-            counts = {"pairs": pairs, "samples": len(self._baseline), "reworded": reworded, "least": LEAST_PAIRS}
+            reworded = sum(name in ours for name, _ in before) - pairs
+            counts = {"pairs": pairs, "samples": len(before), "reworded": reworded, "least": LEAST_PAIRS}
             self._few = Note("until-few-pairs", metric=metric, **counts)
             warn(self._few, UserWarning, stacklevel=2)
-        lost, width = missing / len(self._baseline) if is_partial and pairs else 0.0, bounds.width
+        lost, width = missing / len(before) if is_partial and pairs else 0.0, bounds.width
         self._better, self._no_worse = ((mean + lost * width) / (1 - lost) for mean in (0.0, -margin))
         self._worse = (-margin - lost * width) / (1 - lost)
         watched = [self._better, self._no_worse, self._worse]
         self._margin, self._error_of_better = margin, errors[1] / 2
-        known = ConfidenceSequence(
-            len(samples), errors[0], self._error_of_better, low=-width, high=width, watched=watched
-        )
-        super().__init__(metric, bounds, known)
+        super().__init__(metric, bounds, len(samples), (errors[0], self._error_of_better), watched, before)
         self.required = f"gain over the baseline, at least {-margin:g} is no worse"
 
     @property
     def note(self) -> Note | None:
         """Note on missing pairs, or on unknown values; None if there are none."""
         return self._few or super().note
-
-    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        before, value = self._baseline.get(_pair_key(row.sample)), self._bounds.gain(score, row.sample)
-        if before is None or (value is None and score.failure is None):
-            self._skip(unscored=before is not None)
-        else:
-            ends = self._bounds.gains if value is None else (value, value)
-            self._add(ends[0] - before, ends[1] - before)
 
     def verdict(self) -> Outcome:
         lower, upper = self.sequences
@@ -417,7 +399,7 @@ class _PairedGate(_Question):
         return verdict != "undecided" and not (verdict == "no worse" and mean is not None and mean > self._margin)
 
 
-class _Precision(_MeanQuestion):
+class _Precision(_Question):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, half_width: float) -> None:
         super().__init__(metric, bounds, size, (error, error), [])
         self._half_width = half_width
