@@ -236,17 +236,15 @@ def redact_exception(error: BaseException, *owners: Any) -> None:
         _clean_exception(part, secrets)
         for name in ("__cause__", "__context__"):
             inner = getattr(part, name)
-            if inner is None:
-                continue
-            _clean_exception(inner, secrets)
-            if _replace_secrets(message_of(inner), secrets) != message_of(inner):
+            if inner is not None and not _clean_exception(inner, secrets):
                 setattr(part, name, None)
-            else:
+            elif inner is not None:
                 parts.append(inner)
         parts += getattr(part, "exceptions", ())  # of an exception group
 
 
-def _clean_exception(error: BaseException, secrets: Set[str]) -> None:
+def _clean_exception(error: BaseException, secrets: Set[str]) -> bool:
+    """Remove secrets from an exception in place; return False if its message cannot be changed."""
     args = _clean(error.args, secrets)
     if args != error.args:
         error.args = args
@@ -259,7 +257,8 @@ def _clean_exception(error: BaseException, secrets: Set[str]) -> None:
         try:
             error.__class__ = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__str__": lambda _: text})
         except TypeError:  # of a class in C or Rust
-            return
+            return False
+    return True
 
 
 def _clean(value: Any, secrets: Set[str]) -> Any:
@@ -401,9 +400,12 @@ def _is_opaque(value: Any) -> bool:
 def _parts_of(value: Any) -> list[tuple[str, Any]]:
     """Return the first parts of a value with their names; nothing if it cannot be read."""
     try:
-        parts = ((name, part) for name, part in _searched_parts(value) if part is not None)
-        texts = ((name, part) for name, part in parts if name is not None or not isinstance(part, int | float))
-        return [(_name_of(name), part) for name, part in islice(texts, _MOST_OF_ONE)]
+        parts = (
+            (key.decode("latin-1") if isinstance(key, bytes) else "" if key is None else str(key), part)
+            for key, part in _searched_parts(value)
+            if part is not None and (key is not None or not isinstance(part, int | float))
+        )
+        return list(islice(parts, _MOST_OF_ONE))
     except Exception:  # of a foreign class, or a change by another thread
         return []
 
@@ -430,7 +432,3 @@ def _parts_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
         parts += (("", constant) for constant in function.__code__.co_consts if isinstance(constant, str | bytes))
     for name, part in parts:
         yield (name, part) if is_private_name(name) or not isinstance(part, str | bytes | list) else ("kwargs", part)
-
-
-def _name_of(key: Any) -> str:
-    return key.decode("latin-1") if isinstance(key, bytes) else "" if key is None else str(key)

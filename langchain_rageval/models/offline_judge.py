@@ -344,12 +344,26 @@ def invent_answer(schema: Mapping[str, Any]) -> Any:
     if "allOf" in schema:
         return invent_answer({key: part for one in schema["allOf"] for key, part in one.items()})
     kind = schema.get("type", "object" if "properties" in schema else "string")
-    return _BY_TYPE[kind[0] if isinstance(kind, list) else kind](schema)
+    return _of_type(kind[0] if isinstance(kind, list) else kind, schema)
 
 
-def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties", {})
-    return {name: invent_answer(properties.get(name, {})) for name in schema.get("required", properties)}
+def _of_type(kind: str, schema: Mapping[str, Any]) -> Any:
+    match kind:
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: invent_answer(properties.get(name, {})) for name in schema.get("required", properties)}
+        case "array":
+            return _array(schema)
+        case "integer":
+            return int(_number(schema, 1))
+        case "number":
+            return _number(schema, 0.5)
+        case "string":
+            text = _TEXTS.get(schema.get("format", ""), "offline")
+            return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
+        case "boolean":
+            return True
+    return None
 
 
 def _array(schema: Mapping[str, Any]) -> list[Any]:
@@ -358,11 +372,6 @@ def _array(schema: Mapping[str, Any]) -> list[Any]:
     count, items = min(max(1, schema.get("minItems", 1)), schema.get("maxItems", 1_000)), schema.get("items", {})
     choices = items.get("enum") or [invent_answer(items)]  # of several allowed values another one for each item
     return [choices[number % len(choices)] for number in range(count)]
-
-
-def _text(schema: Mapping[str, Any]) -> str:
-    text = _TEXTS.get(schema.get("format", ""), "offline")
-    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
 
 
 def _number(schema: Mapping[str, Any], usual: float) -> float:
@@ -378,14 +387,3 @@ def _number(schema: Mapping[str, Any], usual: float) -> float:
         if within and inside and not (unit and number % unit):
             return float(number)
     return usual
-
-
-_BY_TYPE: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "object": _object,
-    "array": _array,
-    "integer": lambda schema: int(_number(schema, 1)),
-    "number": lambda schema: float(_number(schema, 0.5)),
-    "boolean": lambda _: True,
-    "null": lambda _: None,
-    "string": _text,
-}

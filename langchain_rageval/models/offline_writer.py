@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -328,22 +328,17 @@ def key_phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
     return phrases
 
 
-def _runs(sentence: str) -> Iterator[list[str]]:
-    """Yield the lists of adjacent content words of a sentence; a list may be empty."""
-    run: list[str] = []
-    end = -1
+def _runs(sentence: str) -> list[list[str]]:
+    """Return the lists of adjacent content words of a sentence; a list may be empty."""
+    runs, end = list[list[str]](), -1
     for match in _WORD.finditer(sentence):
-        word = match.group()
-        if match.start() != end + 1:
-            yield run
-            run = []
-        if len(word) >= _SHORTEST_WORD and content_stems(word) and not _DULL.fullmatch(word):
-            run.append(word)
-        else:
-            yield run
-            run = []
+        word = match[0]
+        is_content = len(word) >= _SHORTEST_WORD and content_stems(word) and not _DULL.fullmatch(word)
+        if not is_content or not runs or match.start() != end + 1:
+            runs.append([])
+        runs[-1] += [word] * bool(is_content)
         end = match.end()
-    yield run
+    return runs
 
 
 def _score_phrases(run: Sequence[str], times: Mapping[str, int], names: set[str]) -> Iterable[tuple[str, float]]:
