@@ -1,7 +1,7 @@
 import pytest
 from helpers.scripted import scripted
 
-from langchain_rageval import Judge, JudgeOutputError, OfflineJudge, Report, Sample, answer_completeness, evaluate
+from langchain_rageval import Judge, JudgeOutputError, OfflineJudge, Sample, answer_completeness
 from langchain_rageval.metrics.answer_completeness import QuestionPart, QuestionParts
 from langchain_rageval.testing import MetricTests
 
@@ -59,12 +59,6 @@ def test_votes_decide_each_part_by_its_number():
 def test_an_unreadable_reply_is_a_failure():
     with pytest.raises(JudgeOutputError, match="question_parts"):
         score_of("Yes.", attempts=1)
-
-
-def test_a_stored_score_is_counted_again_without_a_call(tmp_path):
-    evaluate([SAMPLE], answer_completeness(scripted(parts(True, False))), progress=False).to_jsonl(tmp_path / "r.jsonl")
-    again = Report.load(tmp_path / "r.jsonl").rescore(answer_completeness(scripted()))
-    assert again.rows[0].scores["answer_completeness"].value == 1 / 2
 
 
 @pytest.mark.parametrize("answer", ["Prices.", "The price is high."])

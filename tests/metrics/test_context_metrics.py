@@ -24,8 +24,6 @@ from hypothesis import strategies as st
 
 from langchain_rageval import (
     HashingEmbeddings,
-    Judge,
-    Report,
     Sample,
     aevaluate,
     answer_similarity,
@@ -72,8 +70,9 @@ Y, N = True, False
     ],
 )
 def test_precision_by_rank_and_plain(useful, rank, plain):
-    assert scored(*useful).value == pytest.approx(rank)
-    assert scored(*useful, weighting="plain").value == pytest.approx(plain)
+    by_rank, by_number = scored(*useful), scored(*useful, weighting="plain")
+    assert (by_rank.value, by_number.value) == (pytest.approx(rank), pytest.approx(plain))
+    assert (by_rank.aspect, by_number.aspect, by_rank.direction) == ("ranking", "context", "higher")
 
 
 # Edges
@@ -90,12 +89,6 @@ def test_nothing_retrieved_is_zero_without_a_call(build, contexts):
         score = build(scripted()).invoke(sample)
         assert (score.value, score.usage.calls) == (0.0, 0)
         assert contexts or score.reason == reason
-
-
-def test_a_blank_chunk_counts_as_a_useless_one():
-    sample = SAMPLE.model_copy(update={"contexts": [" ", "B."]})
-    assert context_precision(scripted(grades({2: True}))).invoke(sample).value == 0.5
-    assert context_precision(scripted(grades({1: True, 2: True})), weighting="plain").invoke(sample).value == 0.5
 
 
 # What is judged against
@@ -322,16 +315,12 @@ def test_the_reason_is_in_the_language_of_the_sample():
     assert context_entity_recall(whole).invoke(MUNICH).reason == "The contexts name 1 of 1 entity of the reference."
 
 
-@each("references", [["r"], ["r", "s"], ["r", " "]])
+@each("references", [["r"], ["r", "s"], ["r", " "], [" "]])
 def test_references_that_name_nothing_leave_it_unscored(references):
     judge = scripted(entities(), entities(" "))
     score = context_entity_recall(judge).invoke(MUNICH.model_copy(update={"references": references}))
     assert (score.value, score.unscored, score.findings) == (None, "the reference names no entities", [])
-
-
-def test_blank_references_name_nothing_without_a_call():
-    score = context_entity_recall(scripted()).invoke(MUNICH.model_copy(update={"references": [" "]}))
-    assert (score.unscored, score.usage.calls) == ("the reference names no entities", 0)
+    assert score.usage.calls == sum(map(bool, map(str.strip, references)))
 
 
 @each("contexts", [[], [""], [" "]])
@@ -340,19 +329,6 @@ def test_nothing_retrieved_is_zero_when_there_was_something_to_find(contexts):
     score = context_entity_recall(scripted(NAMED)).invoke(nothing)
     assert (score.value, score.usage.calls, len(score.findings)) == (0.0, 1, 3)
     assert context_entity_recall(scripted(entities())).invoke(nothing).value is None
-
-
-def test_several_references_count_together():
-    sample = MUNICH.model_copy(update={"references": ["Henry, 1158.", "HENRY on the Isar."]})
-    judge = scripted(entities("Henry", "1158"), entities("HENRY", "Isar"), found_in({1: ["1.1"]}))
-    assert context_entity_recall(judge).invoke(sample).value == 1 / 3
-
-
-def test_a_report_can_score_it_anew_from_its_findings():
-    judge = Judge(scripted(NAMED, *[found_in({1: ["1.1"]})] * 3), draws=3)
-    report = evaluate([MUNICH], context_entity_recall(judge), progress=False)
-    again: Report = report.rescore(context_entity_recall(scripted()))
-    assert again.rows[0].scores["context_entity_recall"].value == 1 / 3
 
 
 @pytest.mark.parametrize(
@@ -392,9 +368,3 @@ def test_a_share_counts_the_best_label_and_no_agreement_in_any_order(name, data)
         number = share({"sample": SAMPLE, under: [*found, agreement]}).number
         assert number == given_labels.count(labels[0]) / len(given_labels)
         assert (number == 1.0) is (set(given_labels) == {labels[0]})
-
-
-def test_weighting_by_rank_is_of_the_ranking_and_plain_of_the_context():
-    metrics = [context_precision(scripted(), weighting=weighting) for weighting in ("rank", "plain")]
-    aspects = [(metric.name, metric.aspect, metric.direction) for metric in metrics]
-    assert aspects == [("context_precision", "ranking", "higher"), ("context_precision", "context", "higher")]

@@ -155,13 +155,6 @@ def test_a_plan_counts_no_fewer_calls_than_the_run():
     assert planned.total.calls == sum(metric.calls for metric in report.summary().values())
 
 
-def test_scores_are_computed_again_from_their_findings_alone():
-    report = evaluate([SAMPLE], [conversation_metrics(ScriptedJudge(FACTS, PAIRS, TOLD, NEEDS, repeat=True))])
-    for metric in conversation_metrics(scripted()).metrics:
-        again = report.rescore(metric)
-        assert again.rows[0].scores[metric.name].value == report.rows[0].scores[metric.name].value
-
-
 def test_names_take_a_prefix():
     assert [metric.name for metric in conversation_metrics(OfflineJudge(), name="chat").metrics] == [
         "chat_consistency",

@@ -167,22 +167,6 @@ def test_ids_that_do_not_match_the_contexts_are_refused(grader):
 # What grades mean
 
 
-def test_a_grader_tells_from_which_grade_on_a_chunk_is_relevant():
-    ce = scoring({})
-    assert [
-        grader.threshold
-        for grader in (
-            llm_grader(scripted()),
-            llm_grader(scripted(), (1, 5)),
-            label_grader(),
-            id_grader(),
-            embedding_grader(HashingEmbeddings()),
-            cross_encoder_grader(ce, "sigmoid"),
-            cross_encoder_grader(ce),
-        )
-    ] == [1.0, 2.0, 1.0, 1.0, 0.5, 0.5, None]
-
-
 async def test_every_grader_is_a_stage_that_gives_the_same_sync_and_async():
     ce, embeddings = scoring({"a": 1.0, "b": 2.0}), HashingEmbeddings()
     fields = {"contexts": ["a", "b"], "context_ids": ["1", "2"], "reference_context_ids": ["2"], "relevance": {"1": 2}}

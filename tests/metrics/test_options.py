@@ -10,6 +10,7 @@ from helpers.scripted import PairScores, Vectors, scripted
 
 from langchain_rageval import (
     ConfigError,
+    Criterion,
     answer_correctness,
     answer_relevance,
     answer_similarity,
@@ -19,9 +20,12 @@ from langchain_rageval import (
     claim_metrics,
     context_precision,
     label_grader,
+    llm_grader,
+    ndcg_at,
     noise_sensitivity,
     rerank_gain,
     rouge,
+    rubric,
 )
 
 JUDGE, VECTORS, RATER = scripted(), Vectors({}), PairScores(lambda *_: 0.5)
@@ -32,6 +36,9 @@ CRITIQUE = partial(aspect_critique, JUDGE)
 CLAIMS = partial(claim_metrics, JUDGE)
 GAIN = partial(rerank_gain, label_grader(), RATER)
 
+RUBRIC = partial(rubric, JUDGE)
+ABC = [Criterion(name, "d") for name in "abc"]
+OTHER_A = [Criterion("a", "d", 2), Criterion("a", "other"), Criterion("a", "d", grades={0: "x"})]
 WEIGHTS = "weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
 REFUSED = [
     (PRECISION, "weighting", ["ranked", None], "weighting must be one of rank, plain, got"),
@@ -70,6 +77,7 @@ REFUSED = [
     (CLAIMS, "name", [""], "name must be the prefix of the scores' names, got an empty string"),
     (CLAIMS, "verifier", ["nli"], "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     (partial(noise_sensitivity, JUDGE), "mode", ["all"], "mode must be one of relevant, irrelevant, got"),
+    (partial(ndcg_at, 5), "gain", ["log2"], "gain must be one of exp2, linear, got"),
     (GAIN, "gain", ["log"], "gain must be one of exp2, linear, got"),
     (GAIN, "k", [0], "k must be a whole number of at least 1"),
     (rouge, "variant", ["rougeLsum", "L", None], "variant must be one of rougeL, rouge1,"),
@@ -100,13 +108,20 @@ APART = [
     (partial(noise_sensitivity, JUDGE), [{}, {"mode": "irrelevant"}, {"attribution": "per_chunk"}]),
     (bleu, [{}, {"tokenize": "13a"}]),
     (chrf, [{"word_order": order} for order in (0, 1, 2)]),
+    (partial(llm_grader, JUDGE), [{}, {"scale": (0, 3)}, {"pointwise": True}]),
+    (RUBRIC, [{}, {"examples": "none"}, {"scale": (1, 5)}, {"criteria": ABC}, {"criteria": ABC[::-1]}]),
+    (RUBRIC, [{"criteria": [one, *ABC[1:]]} for one in (*ABC[:1], *OTHER_A)]),
 ]
 
 
 @each(("build", "options"), APART)
 def test_the_instrument_tells_the_options_of_a_metric_apart(build, options):
-    assert len({build(**one).instrument for one in options}) == len(options)
+    assert len({repr(build(**one).instrument) for one in options}) == len(options)
     assert build(**options[0]).instrument == build(**options[0]).instrument
+
+
+def test_a_name_is_no_part_of_the_instrument():
+    assert RUBRIC(name="mine").instrument == RUBRIC().instrument
 
 
 def test_weights_may_be_a_list_and_a_part_of_weight_0_needs_no_model():

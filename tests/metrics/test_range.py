@@ -26,6 +26,7 @@ from langchain_rageval import (
     rerank_gain,
 )
 
+REMEDY = "return Value(number, reason), or Value.without(why) if no number applies"
 BY_LENGTH = PairScores(lambda _, text: len(text))
 
 
@@ -108,21 +109,23 @@ def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
 
 
 @each(
-    ("grader", "expected"),
+    ("grader", "expected", "relevant_from"),
     [
-        (llm_grader(OfflineJudge()), (0, 4)),
-        (llm_grader(OfflineJudge(), (1, 5)), (0, 5)),  # 0 if nothing was retrieved
-        (llm_grader(OfflineJudge(), (-2, 2)), (-2, 2)),
-        (embedding_grader(HashingEmbeddings()), (0, 1)),
-        (id_grader(), (0, 1)),
-        (label_grader(), (-math.inf, math.inf)),
-        (cross_encoder_grader(BY_LENGTH), (0, math.inf)),
-        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, math.inf)),
-        (cross_encoder_grader(BY_LENGTH, "sigmoid"), (0, 1)),
+        (llm_grader(OfflineJudge()), (0, 4), 1.0),
+        (llm_grader(OfflineJudge(), (1, 5)), (0, 5), 2.0),  # 0 if nothing was retrieved
+        (llm_grader(OfflineJudge(), (-2, 2)), (-2, 2), -1.0),
+        (embedding_grader(HashingEmbeddings()), (0, 1), 0.5),
+        (id_grader(), (0, 1), 1.0),
+        (label_grader(), (-math.inf, math.inf), 1.0),
+        (cross_encoder_grader(BY_LENGTH), (0, math.inf), None),
+        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, math.inf), None),
+        (cross_encoder_grader(BY_LENGTH, "sigmoid"), (0, 1), 0.5),
     ],
 )
-def test_mean_grades_have_the_range_of_the_grader(grader, expected):
-    assert mean_grade_at(3, grader).range == expected
+def test_mean_grades_have_the_range_of_the_grader_which_tells_from_which_grade_on_a_chunk_is_relevant(
+    grader, expected, relevant_from
+):
+    assert (mean_grade_at(3, grader).range, grader.threshold) == (expected, relevant_from)
     assert ndcg_at(3, grader).range == (0, 1)
 
 
@@ -148,15 +151,16 @@ def test_what_is_not_a_range_is_refused(given):
             "gave an invalid Value: findings.0.number: Input should be a valid integer, unable to parse string as an "
             "integer, got 'one'",
         ),
-        (
-            Value(0.5, "", (), "nothing applies"),
-            "gave both a number and a cause why there is none: return Value(number, reason), or Value.without(why) if "
-            "no number applies",
-        ),
+        (Value(0.5, "", (), "nothing applies"), f"gave both a number and a cause why there is none: {REMEDY}"),
+        *((Value(number), f"gave Value({number!r}), not a number: {REMEDY}") for number in ("0.5", None, [1])),
+        *((made, f"gave {type(made).__name__}, not a Value: {REMEDY}") for made in (0.5, None, {"value": 0.5})),
     ],
 )
-def test_an_invalid_value_is_an_error_that_names_the_reducer(value, problem):
+async def test_an_invalid_value_is_an_error_that_names_the_reducer(value, problem):
     own = always(0.5).model_copy(update={"reduce": lambda _: value})
     with pytest.raises(ConfigError) as raised:
         own.invoke(SAMPLE)
+    assert str(raised.value) == f"reduce of own {problem}"
+    with pytest.raises(ConfigError) as raised:
+        await own.ainvoke(SAMPLE)
     assert str(raised.value) == f"reduce of own {problem}"

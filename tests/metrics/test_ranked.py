@@ -203,11 +203,6 @@ def test_a_threshold_that_is_none_is_refused(kind, threshold):
     )
 
 
-def test_gain_is_one_of_two():
-    with pytest.raises(ConfigError, match="gain must be one of exp2, linear, got 'log2'"):
-        ndcg_at(5, gain="log2")
-
-
 def test_whatever_changes_the_number_changes_the_instrument():
     judge = OfflineJudge()
     metrics = [

@@ -230,23 +230,6 @@ def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(criteria, s
         report.rescore(rubric(scripted(), criteria, scale))
 
 
-def test_the_instrument_changes_with_whatever_could_change_a_grade():
-    judge = OfflineJudge()
-    three = [Criterion("a", "d"), Criterion("b", "d"), Criterion("c", "d")]
-    metrics = [
-        rubric(judge),
-        rubric(judge, examples="none"),
-        rubric(judge, scale=(1, 5)),
-        rubric(judge, three),
-        rubric(judge, three[::-1]),
-        rubric(judge, [Criterion("a", "d", 2), *three[1:]]),
-        rubric(judge, [Criterion("a", "other"), *three[1:]]),
-        rubric(judge, [Criterion("a", "d", grades={0: "x"}), *three[1:]]),
-    ]
-    assert len({metric.instrument for metric in metrics}) == len(metrics)
-    assert rubric(judge, name="mine").instrument == rubric(judge).instrument
-
-
 # Offline
 
 

@@ -8,7 +8,7 @@ from helpers.scripted import PairScores, Vectors, questions, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import Judge, JudgeOutputError, Sample, answer_relevance, answer_similarity
+from langchain_rageval import Judge, Sample, answer_relevance, answer_similarity
 from langchain_rageval.metrics.similarity_metrics import greatest_similarity, mean_similarity
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
@@ -182,13 +182,6 @@ def test_a_blank_answer_is_zero_without_any_call(answer):
     vectors = Vectors({})
     score = relevance_of(sample=ASKED.model_copy(update={"answer": answer}), embeddings=vectors)
     assert (score.value, score.usage.calls, vectors.asked) == (0.0, 0, [])
-
-
-def test_no_questions_and_not_evasive_is_asked_again_then_a_failure():
-    assert relevance_of(questions(), questions("same")).value == 1.0
-    with pytest.raises(JudgeOutputError, match="no questions") as caught:
-        relevance_of(questions(), questions(""), questions(" "))
-    assert caught.value.step == "regenerate_questions"
 
 
 def test_draws_give_independent_questions():

@@ -8,6 +8,7 @@ from helpers.stored import assert_stored, told
 
 from langchain_rageval import (
     HashingEmbeddings,
+    Judge,
     OfflineJudge,
     Sample,
     answer_correctness,
@@ -31,6 +32,7 @@ from langchain_rageval import (
     rouge,
     rubric,
     string_presence,
+    suite,
 )
 from langchain_rageval.metrics import ASPECTS
 
@@ -51,11 +53,21 @@ SAMPLES = [*RICH, LONG, REFUSED, EMPTY, BARE]
 def stored(name, samples, metrics):
     report = evaluate(samples, metrics, progress=False, strict=False)
     assert_stored(name, "\n".join(f"# {row.index}\n{told(row.scores.values())}" for row in report.rows))
+    assert_counted_again(report, metrics)
+
+
+def assert_counted_again(report, metrics):
+    """Rescore a report, but not the F score, whose findings are those of the best of several references."""
+    for part in suite(*metrics).metrics:
+        if part.name != "answer_correctness":
+            assert report.rescore(part).rows == report.rows, part.name
 
 
 @each("name", METRICS)
-def test_a_metric_tells_what_is_stored(name):
+def test_a_metric_tells_what_is_stored_and_again_from_its_findings(name):
     stored(f"scores_{name.replace('@', '_')}.txt", SAMPLES, [METRICS[name](JUDGE)])
+    voted = METRICS[name](Judge(JUDGE, draws=3))
+    assert_counted_again(evaluate(RICH[:1], voted, progress=False), [voted])
 
 
 def test_the_metrics_of_several_scores_tell_what_is_stored():

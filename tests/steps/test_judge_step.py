@@ -65,19 +65,6 @@ def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, to
         Metric("politeness", **{**given, **options})
 
 
-@each("number", ["0.5", None, [1]])
-def test_a_reducer_whose_value_is_no_number_is_told_what_to_make(number):
-    metric = Metric(
-        "length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda _: Value(number)
-    )
-    with pytest.raises(ConfigError) as raised:
-        metric.invoke({"question": "How?", "answer": "Thanks."})
-    assert str(raised.value) == (
-        f"reduce of length gave Value({number!r}), not a number: "
-        "return Value(number, reason), or Value.without(why) if no number applies"
-    )
-
-
 def test_a_reducer_that_reads_what_no_step_adds_is_told_what_there_is():
     metric = Metric(
         "length",
@@ -101,16 +88,6 @@ def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it()
         "steps of tone contains a ChatPromptTemplate, which takes no state: "
         "write steps=Step.from_chain(chain, key=..., reads=...)"
     )
-
-
-@each("made", [0.5, None, {"value": 0.5}])
-async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
-    metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
-    told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
-    with pytest.raises(ConfigError, match=told):
-        metric.invoke({"question": "How?", "answer": "Thanks."})
-    with pytest.raises(ConfigError, match=told):
-        await metric.ainvoke({"question": "How?", "answer": "Thanks."})
 
 
 def test_a_function_serves_as_a_judge():

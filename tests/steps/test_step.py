@@ -224,6 +224,18 @@ class Selfish(BaseModel):
             "inputs of step politeness gave contexts that are not a list of texts: they are numbered for the judge; "
             "use another name for other data",
         ),
+        (
+            lambda: Step(Politeness, prompts={"RU": ONE}, reads={"answer"}),
+            "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, reads={"answer"}, key="sample"),
+            "key of step politeness must not be 'sample': the state holds the sample under it",
+        ),
+        (
+            lambda: Step.from_chain(lambda inputs: inputs, reads={"answer"}, key="sample"),
+            "key of step sample must not be 'sample': the state holds the sample under it",
+        ),
     ],
 )
 def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(make, message):
@@ -465,29 +477,6 @@ def test_every_answer_class_is_importable_from_steps():
         name for name, kind in vars(answer_schemas).items() if isinstance(kind, type) and issubclass(kind, BaseModel)
     }
     assert {name for name in public_steps.__all__ if hasattr(public_steps, name)} >= classes - {"BaseModel"}
-
-
-@each(
-    ("build", "message"),
-    [
-        (
-            lambda: Step(Politeness, prompts={"RU": Prompt(instruction="x")}, reads={"answer"}),
-            "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'",
-        ),
-        (
-            lambda: Step(Politeness, prompts=Prompt(instruction="x"), reads={"answer"}, key="sample"),
-            "key of step politeness must not be 'sample': the state holds the sample under it",
-        ),
-        (
-            lambda: Step.from_chain(lambda inputs: inputs, reads={"answer"}, key="sample"),
-            "key of step sample must not be 'sample': the state holds the sample under it",
-        ),
-    ],
-)
-def test_a_wrong_language_or_key_is_refused(build, message):
-    with pytest.raises(ConfigError) as error:
-        build()
-    assert str(error.value) == message
 
 
 def test_a_prompt_set_in_a_language_of_the_users_takes_the_steps_prompt_in_it(tmp_path):
