@@ -1,6 +1,8 @@
-"""Ways to call a chain, each an async function of the chain, its input and the config."""
+"""Ways to call a chain, each an async function of the chain, its input and the config, and ways to score samples."""
 
 from typing import Any
+
+from langchain_rageval import aevaluate, astream_evaluate, evaluate, suite
 
 
 async def invoke(chain: Any, given: Any, config: Any) -> Any:
@@ -33,3 +35,27 @@ async def abatch(chain: Any, given: Any, config: Any) -> Any:
 
 SINGLE = (invoke, ainvoke, stream, astream)
 EVERY = (*SINGLE, events, batch, abatch)
+
+ENTRY_POINTS = (
+    *("suite.invoke", "suite.ainvoke", "suite.batch", "suite.abatch"),
+    *("evaluate", "aevaluate", "astream_evaluate"),
+)
+
+
+async def scores_by(entry_point: str, given: list[Any], metrics: Any, **options: Any) -> list[dict[str, Any]]:
+    """Return the scores of samples by name, in order."""
+    match entry_point:
+        case "suite.invoke":
+            return [suite(*metrics).invoke(sample) for sample in given]
+        case "suite.ainvoke":
+            return [await suite(*metrics).ainvoke(sample) for sample in given]
+        case "suite.batch":
+            return suite(*metrics).batch(given)
+        case "suite.abatch":
+            return await suite(*metrics).abatch(given)
+        case "evaluate":
+            return [row.scores for row in evaluate(given, metrics, progress=False, **options).rows]
+        case "aevaluate":
+            return [row.scores for row in (await aevaluate(given, metrics, progress=False, **options)).rows]
+    rows = [row async for row in astream_evaluate(given, metrics)]
+    return [row.scores for row in sorted(rows, key=lambda row: row.index)]

@@ -1,9 +1,9 @@
 """Claim metrics through every entry_point: what they cost, what they share, and what they make of one sample."""
 
-import asyncio
 import threading
 
 import pytest
+from helpers.doors import ENTRY_POINTS, scores_by
 from helpers.each import each
 from helpers.labelled import CONTEXTS, FIRE, FLOOD, METEOR, SAMPLE, THEFT, WAR, World
 from helpers.offline import RICH, rag_samples
@@ -18,7 +18,6 @@ from langchain_rageval import (
     OfflineJudge,
     Sample,
     Score,
-    aevaluate,
     answer_correctness,
     citations,
     claim_metrics,
@@ -127,21 +126,14 @@ def test_of_several_references_the_one_that_a_statement_contains_counts():
     ]
 
 
-@each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
-async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(entry_point):
+@each(
+    ("entry_point", "options"),
+    [*((door, {}) for door in ENTRY_POINTS if "batch" not in door), ("evaluate", {"max_concurrency": 1})],
+)
+async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(entry_point, options):
     judge = World().judge()
     metrics = [claim_metrics(judge), *three(judge), noise_sensitivity(judge), noise_sensitivity(judge, "irrelevant")]
-    match entry_point:
-        case "invoke":
-            scores = suite(*metrics).invoke(SAMPLE)
-        case "ainvoke":
-            scores = await suite(*metrics).ainvoke(SAMPLE)
-        case "evaluate":
-            scores = scores_of(await asyncio.to_thread(evaluate, [SAMPLE], metrics, progress=False))
-        case "aevaluate":
-            scores = scores_of(await aevaluate([SAMPLE], metrics, progress=False))
-        case _:
-            scores = scores_of(evaluate([SAMPLE], metrics, progress=False, max_concurrency=1))
+    (scores,) = await scores_by(entry_point, [SAMPLE], metrics, **options)
     assert (len(judge.asked), paid(scores), len(scores)) == (5, 5, 17)
     assert {name: scores[name].value for name in NAMES} == pytest.approx(EXPECTED)
     for name, same in {

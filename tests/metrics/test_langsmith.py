@@ -163,13 +163,10 @@ async def test_a_missing_field_stays_on_its_row(entry_point, several, client):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER} if "Berlin" in inputs["question"] else {"answer": ANSWER, "contexts": CONTEXTS}
 
-    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
-        return target(inputs)
-
     metric = faithfulness(OfflineJudge())
     evaluator = suite(metric, faithfulness(OfflineJudge(), name="other")) if several else metric
     data = examples("When was Berlin founded?", QUESTION)
-    rows = await experiment(entry_point, client, target if entry_point == "evaluate" else atarget, evaluator, data)
+    rows = await experiment(entry_point, client, RunnableLambda(target), evaluator, data)
     assert [[part.key for part in feedback] for feedback in rows] == [evaluator.feedback_keys, evaluator.feedback_keys]
     assert [[part.score for part in feedback] for feedback in rows] == [[None] * len(rows[0]), [0.5] * len(rows[0])]
     for part in rows[0]:
@@ -229,9 +226,6 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, 
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER if inputs["question"] == QUESTION else "1158 in Munich.", "contexts": CONTEXTS}
 
-    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
-        return target(inputs)
-
     metrics = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
     options: dict[str, Any] = {
         "data": examples(QUESTION, "And when?"),
@@ -239,7 +233,8 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, 
         "upload_results": False,
         "client": client,
     }
-    done: Any = evaluate(target, **options) if entry_point == "evaluate" else await aevaluate(atarget, **options)
+    chain = RunnableLambda(target)
+    done: Any = evaluate(chain, **options) if entry_point == "evaluate" else await aevaluate(chain, **options)
     if entry_point == "aevaluate":
         assert len([row async for row in done]) == 2
     means = [(result.key, result.score) for result in done._summary_results["results"]]

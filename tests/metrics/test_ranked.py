@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from helpers.doors import scores_by
 from helpers.each import each
 from helpers.scripted import PairScores, recording_judge, relevance, scripted
 from hypothesis import given
@@ -14,7 +15,6 @@ from langchain_rageval import (
     Report,
     Sample,
     SampleError,
-    aevaluate,
     cross_encoder_grader,
     embedding_grader,
     evaluate,
@@ -30,7 +30,6 @@ from langchain_rageval import (
     ranking,
     recall_at,
     span_grader,
-    suite,
 )
 from langchain_rageval.data.messages import CONTEXT_NOTES
 from langchain_rageval.metrics.ranked import _is_grade, retrieved_view
@@ -218,7 +217,7 @@ def test_whatever_changes_the_number_changes_the_instrument():
 # One grading for all
 
 
-@each("entry_point", ["suite", "evaluate", "aevaluate"])
+@each("entry_point", ["suite.invoke", "evaluate", "aevaluate"])
 async def test_metrics_with_one_grader_share_the_grading_call(entry_point):
     judge = recording_judge()
     ce = PairScores(lambda _, text: float(len(text)))
@@ -230,12 +229,7 @@ async def test_metrics_with_one_grader_share_the_grading_call(entry_point):
         *(ndcg_at(k, own["ranks"], name=f"ranks_{k}") for k in (1, 2, 3)),
     ]
     sample = Sample(question="When was Munich founded?", contexts=["In 1158 Munich was.", "Beer.", "Isar."])
-    if entry_point == "suite":
-        scores = suite(*metrics).invoke(sample)
-    elif entry_point == "evaluate":
-        scores = evaluate([sample], metrics, progress=False).rows[0].scores
-    else:
-        scores = (await aevaluate([sample], metrics, progress=False)).rows[0].scores
+    (scores,) = await scores_by(entry_point, [sample], metrics)
     assert len(judge.asked) == 1
     assert sum(score.usage.calls for score in scores.values()) == 1
     assert len(ce.asked) == 1

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from helpers.doors import scores_by
 from helpers.each import each
 from helpers.scripted import PairScores, recording_judge
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -12,7 +13,6 @@ from langchain_rageval import (
     OfflineJudge,
     Report,
     Sample,
-    aevaluate,
     cross_encoder_grader,
     evaluate,
     id_grader,
@@ -127,20 +127,12 @@ def test_equal_chunks_are_told_apart_by_their_place():
     assert scores["reranker"].value == 1.0
 
 
-@each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate"])
+@each("entry_point", ["suite.invoke", "suite.ainvoke", "evaluate", "aevaluate"])
 async def test_chunks_are_graded_once_and_reranked_once(entry_point):
     judge, compressor = recording_judge(), Compressor(order=by_length)
     metric = rerank_gain(llm_grader(judge), compressor, 3)
     sample = {"question": "When was Munich founded?", "contexts": ["Beer.", "Munich was founded in 1158.", "Isar."]}
-    match entry_point:
-        case "invoke":
-            scores = metric.invoke(sample)
-        case "ainvoke":
-            scores = await metric.ainvoke(sample)
-        case "evaluate":
-            scores = evaluate([sample], metric, progress=False).rows[0].scores
-        case "aevaluate":
-            scores = (await aevaluate([sample], metric, progress=False)).rows[0].scores
+    (scores,) = await scores_by(entry_point, [sample], [metric])
     assert list(scores) == ["retriever", "reranker", "gain"]
     assert (len(judge.asked), len(compressor.calls)) == (1, 1)
     assert scores["gain"].value > 0

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from helpers.doors import ENTRY_POINTS, scores_by
 from helpers.samples import SAMPLE
 from helpers.scripted import PairScores, Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
@@ -21,12 +22,10 @@ from langchain_rageval import (
     Sample,
     Score,
     Value,
-    aevaluate,
     answer_correctness,
     answer_relevance,
     answer_similarity,
     aspect_critique,
-    astream_evaluate,
     context_precision,
     context_recall,
     context_relevance,
@@ -134,15 +133,6 @@ def test_a_suite_of_two_metrics_of_one_name_is_refused():
 
 
 ANSWER = "Munich was founded in 1158. It lies on the Isar."
-ENTRY_POINTS = [
-    "suite.invoke",
-    "suite.ainvoke",
-    "suite.batch",
-    "suite.abatch",
-    "evaluate",
-    "aevaluate",
-    "astream_evaluate",
-]
 every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 
 
@@ -172,24 +162,6 @@ def six(judge: Any) -> list[Any]:
     ]
 
 
-async def scores_of(entry_point: str, given: list[Sample], metrics: list[Any]) -> list[dict[str, Any]]:
-    match entry_point:
-        case "suite.invoke":
-            return [suite(*metrics).invoke(sample) for sample in given]
-        case "suite.ainvoke":
-            return [await suite(*metrics).ainvoke(sample) for sample in given]
-        case "suite.batch":
-            return suite(*metrics).batch(given)
-        case "suite.abatch":
-            return await suite(*metrics).abatch(given)
-        case "evaluate":
-            return [row.scores for row in evaluate(given, metrics, progress=False).rows]
-        case "aevaluate":
-            return [row.scores for row in (await aevaluate(given, metrics, progress=False)).rows]
-    rows = [row async for row in astream_evaluate(given, metrics)]
-    return [row.scores for row in sorted(rows, key=lambda row: row.index)]
-
-
 def paid(scores: list[dict[str, Any]]) -> int:
     return sum(score.usage.calls for by_name in scores for score in by_name.values())
 
@@ -201,7 +173,7 @@ def texts_extracted(judge: Scripted) -> list[str]:
 @every_entry_point
 async def test_four_samples_in_flight_cost_eight_calls_each_and_score_as_each_alone(entry_point):
     judge, given = recording_judge(), samples(4)
-    scores = await scores_of(entry_point, given, six(judge))
+    scores = await scores_by(entry_point, given, six(judge))
     assert len(judge.asked) == paid(scores) == 8 * 4
     assert Counter(texts_extracted(judge)) == Counter(text for s in given for text in (s.answer, *s.references))
     for sample, by_name in zip(given, scores, strict=True):
@@ -219,7 +191,7 @@ async def test_each_text_is_embedded_once_for_all_metrics_of_a_sample(entry_poin
         answer_similarity(vectors),
         answer_correctness(judge, vectors, weights=(0, 1)),
     ]
-    scores = await scores_of(entry_point, samples(count), metrics)
+    scores = await scores_by(entry_point, samples(count), metrics)
     embedded = [text for batch in vectors.asked for text in batch]
     assert len(embedded) == sum(score.usage.embedded for by_name in scores for score in by_name.values())
     if count == 1 or "evaluate" in entry_point:  # each sample of a suite is a run of its own

@@ -2,7 +2,6 @@
 
 import re
 
-from helpers.each import each
 from helpers.scripted import answering, entities, found_in, human_of, scripted
 
 from langchain_rageval import Judge, Sample
@@ -61,12 +60,6 @@ def test_the_judge_reads_the_numbered_entities_and_the_contexts():
     assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] Anna came.\n[1.2] Bert left.\n[2]\n[2.1] Carl")
     assert [(f.kind, f.number, f.text) for f in findings] == [("entity", n, name) for n, name in enumerate(NAMES, 1)]
     assert told(findings) == [("found", ["1.1"]), ("not found", []), ("found", ["2.1"]), ("not found", [])]
-
-
-@each("contexts", [[], [""], [" ", "\n"]])
-def test_without_a_sentence_nothing_is_found_and_nobody_asked(contexts):
-    sample = SAMPLE_OF_FIND_ENTITIES.model_copy(update={"contexts": contexts})
-    assert told(verdicts(scripted(), sample=sample)) == [("not found", [])] * 4
 
 
 def test_without_entities_nobody_is_asked():

@@ -294,6 +294,26 @@ def test_every_call_counts_and_what_is_missing_after_the_last_is_named(name, cas
     assert caught.value.raw_output == replies[2].model_dump_json()
 
 
+UNREAD = {
+    "verify_statements": ["absent"] * 3,
+    "find_entities": ["not found"] * 3,
+    "detect_answerable": ["do not answer"],
+    "select_sentences": [],
+    "grade_contexts": "not useful",  # each chunk
+    "grade_relevance": "0",
+}
+
+
+@each("contexts", [[], [""], [" ", "\n"]])
+@each("name", UNREAD)
+@each("draws", [1, 3])
+def test_without_a_sentence_in_the_contexts_each_item_has_its_last_label_and_no_call_is_made(name, contexts, draws):
+    case, sample = CASES[name], SAMPLE.model_copy(update={"contexts": contexts})
+    findings = case.step(Judge(scripted(), draws=draws)).invoke({**STATE, "sample": sample})[case.key]
+    labels = UNREAD[name] if isinstance(UNREAD[name], list) else [UNREAD[name]] * len(contexts)
+    assert [finding.verdict for finding in findings] == labels
+
+
 SAMPLE_OF_ITEM_NUMBERS = {
     "question": "Где что стоит?",
     "answer": "Мюнхен стоит на Изаре. Париж стоит на Сене. Рим стоит на Тибре.",

@@ -47,11 +47,6 @@ def test_statements_go_out_numbered_from_one_beside_the_numbered_contexts():
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n" in human_of(judge.asked[0])
 
 
-@each("contexts", [[], [""], [" ", "\n"]])
-def test_without_a_sentence_to_compare_with_every_statement_is_absent_and_no_call_is_made(contexts):
-    assert brief(found(scripted(), "a", "b", contexts=contexts)) == [(1, "absent", []), (2, "absent", [])]
-
-
 # Numbers
 
 
