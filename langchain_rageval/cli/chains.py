@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval._internal.page import pluralize
-from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
+from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering
 from langchain_rageval.cli.inputs import notice_for, parse_pairs
 from langchain_rageval.cli.recorded import record_command
 from langchain_rageval.cli.selection import import_object
-from langchain_rageval.cli.terminal import PIPE, console, json_stdout, write_message
+from langchain_rageval.cli.terminal import PIPE, console, json_stdout, pick, write_message
 from langchain_rageval.data.loading import read_samples, valid_samples
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
@@ -36,16 +36,10 @@ def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[S
         ConfigError: if the chain or the questions cannot be loaded, or the chain fails on every question.
     """
     chain, samples = _load_chain(options.chain), _load_questions(options)
-    settings: AnswerOptions = {
-        **ANSWER_DEFAULTS,
-        "journal": options.journal,
-        "version": options.version,
-        "resume": options.resume,
-        "retry_failed": options.retry_failed,
-        "progress": not options.quiet,
-    }
+    names = ["journal", "version", "resume", "retry_failed"]
     if out is not None:  # in `rageval ci` these two are about the judge
-        settings |= {"max_concurrency": options.max_concurrency, "timeout": options.timeout}
+        names += ["max_concurrency", "timeout"]
+    settings: Any = {**ANSWER_DEFAULTS, "progress": not options.quiet, **pick(options, *names)}
     answering = Answering(samples, chain, settings)
     record_command(options)
     try:

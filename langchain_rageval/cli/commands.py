@@ -14,7 +14,8 @@ from textwrap import TextWrapper
 from typing import Any
 
 from langchain_rageval._internal.files import load_yaml
-from langchain_rageval.cli.terminal import check_writable
+from langchain_rageval.cli.terminal import PIPE, check_writable
+from langchain_rageval.errors import ConfigError
 
 _TYPES: Mapping[str, type] = {"int": int, "float": float}
 
@@ -137,12 +138,14 @@ def _epilog(command: Mapping[str, Any], whole: bool) -> str:
 
 
 def _run(module: str, name: str, outputs: Iterable[str], inputs: Iterable[str], options: argparse.Namespace) -> None:
-    """Check that the files to write can be written, before anything is computed, and run a command."""
+    """Check that the files to write can be written before anything is computed, and run a command."""
     given = vars(options)
     sources = [
         path for name in inputs for path in ([given[name]] if isinstance(given[name], str) else given[name] or [])
     ]
     for output in outputs:
+        if given[output] == PIPE and given.get("json"):
+            raise ConfigError(f"--json and --{output} - both write to stdout; use --{output} with a file name")
         check_writable(f"--{output}", given[output], *sources)
     getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")(options)
 

@@ -21,7 +21,7 @@ from langchain_rageval.cli.inputs import (
     describe_fields,
     notice_for,
     parse_allow,
-    parse_numbers,
+    parse_number,
     parse_require,
     scorable_metrics,
     selected_metrics,
@@ -36,7 +36,7 @@ from langchain_rageval.cli.report_view import (
     warn_about_failures,
 )
 from langchain_rageval.cli.selection import parse_metric_names, score_names
-from langchain_rageval.cli.terminal import PIPE, check_single_stdout, console, json_stdout, show_or_write, write_message
+from langchain_rageval.cli.terminal import PIPE, console, json_stdout, show_or_write, write_message
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError, did_you_mean
 from langchain_rageval.evaluation.api import evaluate
@@ -77,7 +77,6 @@ class EndedRun:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Check all options, evaluate the samples, write and show the report, and check the gates."""
-    check_single_stdout(options)
     outcome = _evaluate(options)
     finish(options, outcome, checked_gates(outcome, options))
 
@@ -196,14 +195,8 @@ def _compared(
     """
 
     def compare(anchors: Report | None = None) -> Comparison:
-        return report.compare(
-            baseline,
-            options.margin,
-            require=parse_require(options),
-            labels=options.labels,
-            metric=options.labelled_metric,
-            anchors=anchors,
-        )
+        labels = {"labels": options.labels, "metric": options.labelled_metric}
+        return report.compare(baseline, options.margin, require=parse_require(options), anchors=anchors, **labels)
 
     comparison = compare()
     if options.anchors < 1 or comparison.judge_shift:
@@ -275,7 +268,7 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
         if not 0 <= (share := getattr(options, option, 0.0)) <= 1:
             raise ConfigError(f"--{option.replace('_', '-')} must be a share from 0 to 1, got {share:g}")
     metrics = score_names(parse_metric_names(options.metrics))
-    gates = parse_numbers(options.fail_under, "--fail-under")
+    gates = parse_number(options.fail_under, "--fail-under")
     for metric in gates:
         if metric not in metrics:
             remedy = did_you_mean(metric, metrics) or "; add it there"

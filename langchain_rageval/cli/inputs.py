@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from math import isfinite, nan
+from math import isfinite
 from textwrap import shorten
 from typing import Any
 
@@ -22,7 +22,7 @@ from langchain_rageval.cli.selection import (
     parse_metric_names,
     select_scorable,
 )
-from langchain_rageval.cli.terminal import PIPE, write_message
+from langchain_rageval.cli.terminal import PIPE, pick, write_message
 from langchain_rageval.data.loading import read_samples, valid_samples
 from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
@@ -86,12 +86,10 @@ def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
         items = read_samples(
             sys.stdin.buffer if options.file == PIPE else options.file,
             fields,
-            qrels=options.qrels,
-            topics=options.topics,
-            each_turn=options.each_turn,
             number_ids=skips,
             scored=True,
             notice=notice_for(options),
+            **pick(options, "qrels", "topics", "each_turn"),
         )
         samples = list(valid_samples(items, skips=skips, skipped=skipped))
     if not samples:
@@ -174,15 +172,8 @@ def no_server(options: argparse.Namespace) -> Iterator[None]:
 
 def build_judge(options: argparse.Namespace) -> Judge:
     """Build the judge that the options name."""
-    return load_judge(
-        options.judge,
-        base_url=options.base_url,
-        temperature=options.temperature,
-        language=options.language,
-        mode=options.mode,
-        draws=options.draws,
-        probe=options.judge_probe,
-    )
+    more = pick(options, "base_url", "temperature", "language", "mode", "draws")
+    return load_judge(options.judge, probe=options.judge_probe, **more)
 
 
 def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
@@ -199,9 +190,7 @@ def build_audit(options: argparse.Namespace) -> Audit | None:
         if options.audit_share is not None or options.audit_base_url is not None:
             raise ConfigError("--audit-share and --audit-base-url need a strong judge; add --audit MODEL")
         return None
-    judge = load_judge(
-        options.audit, base_url=options.audit_base_url, temperature=options.temperature, language=options.language
-    )
+    judge = load_judge(options.audit, base_url=options.audit_base_url, **pick(options, "temperature", "language"))
     return Audit(judge) if options.audit_share is None else Audit(judge, share=options.audit_share)
 
 
@@ -216,12 +205,8 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 
 def call_options(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of model calls, as `evaluate` and `qualify_judge` take them."""
-    return {
-        "max_concurrency": options.max_concurrency,
-        "timeout": options.timeout,
-        "price": parse_prices(options),
-        "progress": not options.quiet,
-    }
+    more = {"price": parse_prices(options), "progress": not options.quiet}
+    return pick(options, "max_concurrency", "timeout") | more
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
@@ -243,17 +228,10 @@ def typed_prices(options: argparse.Namespace) -> dict[str, Any]:
     output tokens and, if given, of a million cached input tokens.
 
     Raises:
-        ConfigError: if a price does not consist of two or three numbers.
+        ConfigError: if a price does not consist of two or three finite numbers.
     """
-    prices: dict[str, Any] = {}
-    for model, text in parse_pairs(options.price, "--price").items():
-        try:
-            prices[model] = tuple(map(float, text.split(",")))
-        except ValueError:
-            prices[model] = ()
-        if len(prices[model]) not in (2, 3):
-            raise ConfigError(f"--price takes MODEL=INPUT,OUTPUT[,CACHED], such as {model}=2.5,10, got {model}={text}")
-    return prices
+    form = "MODEL=INPUT,OUTPUT[,CACHED], such as {name}=2.5,10"
+    return parse_numbers(options.price, "--price", form, counts=(2, 3))
 
 
 def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
@@ -273,21 +251,34 @@ def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
-    """Return a mapping from metrics to numbers, for a repeatable option with values of the form METRIC=NUMBER.
+def parse_number(items: Sequence[str], option: str, form: str = "METRIC=NUMBER") -> dict[str, float]:
+    """Return a mapping from names to numbers, for an option with values such as `name=1`; see `parse_numbers`."""
+    return {name: numbers[0] for name, numbers in parse_numbers(items, option, form, counts=(1,)).items()}
+
+
+def parse_numbers(
+    items: Sequence[str], option: str, form: str, counts: Collection[int]
+) -> dict[str, tuple[float, ...]]:
+    """Return a mapping from names to tuples of numbers, for an option with values such as `name=1,2`.
+
+    Args:
+        items: values of the option.
+        option: name of the option, for the error message.
+        form: the form of a value, for the error message; it may contain `{name}`.
+        counts: how many numbers a value may have.
 
     Raises:
-        ConfigError: if an item does not have the form METRIC=NUMBER, or the number is not finite.
+        ConfigError: if an item does not have this form, or a number is not finite.
     """
-    numbers = {}
+    found = {}
     for name, text in parse_pairs(items, option).items():
         try:
-            numbers[name] = float(text)
+            found[name] = tuple(map(float, text.split(",")))
         except ValueError:
-            numbers[name] = nan
-        if not isfinite(numbers[name]):
-            raise ConfigError(f"{option} takes METRIC=NUMBER, got {name}={text}")
-    return numbers
+            found[name] = ()
+        if len(found[name]) not in counts or not all(map(isfinite, found[name])):
+            raise ConfigError(f"{option} takes {form.format(name=name)}, got {name}={text}")
+    return found
 
 
 def parse_require(options: argparse.Namespace) -> Require:

@@ -14,7 +14,15 @@ from rich.markup import escape
 from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import build_embeddings, build_judge, call_options, parse_pairs, typed_prices
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, show_path, table_of
+from langchain_rageval.cli.terminal import (
+    console,
+    open_if_possible,
+    pick,
+    show_notes,
+    show_or_write,
+    show_path,
+    table_of,
+)
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
@@ -76,7 +84,7 @@ def run_qualify(options: argparse.Namespace) -> None:
 
 def run_probe(options: argparse.Namespace) -> None:
     """Send test requests to the judge's endpoint, and write and show the capabilities found."""
-    judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature)
+    judge = load_judge(options.judge, **pick(options, "base_url", "temperature"))
     probe = probe_judge(judge, timeout=options.timeout)
     if options.out:
         probe.to_json(options.out)
@@ -166,9 +174,8 @@ def run_agreement(options: argparse.Namespace) -> None:
         report.scores(metric),
         load_labels(options.labels),
         options.kind,
-        threshold=options.threshold,
         scale=scale,
-        raw_grades=options.raw_grades,
+        **pick(options, "threshold", "raw_grades"),
     )
     if options.out:
         write_agreement(options.out, result, metric, report)
@@ -200,10 +207,8 @@ def _with_model(row: Row, default: str) -> Row:
 
 def run_rubric_study(options: argparse.Namespace) -> None:
     """Grade the same answers by each judge with each rubric, and show a table of agreement with labels and cost."""
-    judges = {
-        name: load_judge(name, base_url=options.base_url, temperature=options.temperature)
-        for name in options.judge or ["offline"]
-    }
+    endpoint = pick(options, "base_url", "temperature")
+    judges = {name: load_judge(name, **endpoint) for name in options.judge or ["offline"]}
     sheets = list(load_samples(options.file))
     if not sheets:
         raise ConfigError(f"{options.file} contains no samples: pass at least one")
@@ -222,9 +227,8 @@ def run_rubric_study(options: argparse.Namespace) -> None:
         labels,
         price=typed_prices(options),
         label_scale=_parse_scale(options.label_scale, "--label-scale"),
-        max_concurrency=options.max_concurrency,
-        journal=options.journal,
         progress=not options.quiet,
+        **pick(options, "max_concurrency", "journal"),
     )
     check_not_all_failed(study.report)
     if options.out:

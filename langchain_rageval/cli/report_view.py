@@ -29,7 +29,7 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.labelling import describe_question, standalone_findings
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.summary import MetricSummary, missing_scores, summarise
+from langchain_rageval.report.summary import missing_scores, summarise
 from langchain_rageval.report.tables import number_text
 from langchain_rageval.run.usage import format_money
 
@@ -37,9 +37,6 @@ _COLOURS = dict.fromkeys(("supported", "TP", "useful", "needed"), "green")
 _COLOURS |= dict.fromkeys(("contradicted", "FP"), "red") | dict.fromkeys(("absent", "extra", "FN"), "yellow")
 _MOST_WORST = 3  # samples listed per metric
 _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
-
-
-_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "calls", "tokens")
 
 
 def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
@@ -69,9 +66,7 @@ def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
     """Print the summary, the diagnosis, the worst samples, missing scores, the notes, and the path of the report."""
     summary = report.summary()
-    headings = (*_HEADINGS, "money") if summary.has_money else _HEADINGS
-    rows = [_cells(metric)[: len(headings)] for metric in summary.values()]
-    out.print(table_of(headings, rows, title=_title(report)))
+    out.print(table_of(summary.headings, summary.cells(), title=_title(report)))
     if audit := report.audit:
         out.print()
         out.print(table_of(audit.headings, audit.cells(), title=audit.title))
@@ -187,14 +182,6 @@ def _show_worst(report: Report, out: Console) -> None:
                 print_indented(
                     out, " " * Text.from_markup(prefix, emoji=False).cell_len, escape(shorten(score.comment))
                 )
-
-
-def _cells(metric: MetricSummary) -> tuple[str, ...]:
-    return (
-        *(metric.metric, number_text(metric.mean), metric.interval or "–"),
-        *(str(metric.scored), str(metric.unscored), str(metric.failed), str(metric.calls)),
-        *(number_text(metric.usage.tokens or None, ","), format_money(metric.money)),
-    )
 
 
 _HINTS = {

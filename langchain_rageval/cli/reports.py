@@ -8,13 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.inputs import parse_allow, parse_numbers, parse_require
+from langchain_rageval.cli.inputs import parse_allow, parse_number, parse_require
 from langchain_rageval.cli.report_view import report_object, show_report
 from langchain_rageval.cli.terminal import (
     check_writable,
     console,
     fields_of,
     open_page,
+    pick,
     show_notes,
     show_or_write,
     show_path,
@@ -47,9 +48,7 @@ def run_report(options: argparse.Namespace) -> None:
         report.to_html(
             page,
             baseline=Report.load(options.baseline) if options.baseline else None,
-            margin=options.margin,
-            allow_different_instruments=options.allow_different_instruments,
-            language=options.language,
+            **pick(options, "margin", "allow_different_instruments", "language"),
         )
     show_or_write(options, lambda: report_object(report), lambda: show_report(report, console(), written=page))
     if page and options.open:
@@ -79,8 +78,7 @@ def run_compare(options: argparse.Namespace) -> None:
         paired=not options.unpaired,
         reweight=options.reweight or None,
         require=parse_require(options),
-        labels=options.labels,
-        metric=options.metric,
+        **pick(options, "labels", "metric"),
     )
     gates = comparison.gates(allow=parse_allow(options))
     show_or_write(
@@ -148,14 +146,8 @@ def trend_object(trend: Trend) -> dict[str, Any]:
     return {
         "periods": {name: means(summary) for name, summary in trend.items()},
         "baseline": None if trend.baseline is None else means(trend.baseline),
-        "alarms": {
-            name: fields_of(alarm, "metric") | {"raised": alarm.raised.isoformat(), "since": alarm.since.isoformat()}
-            for name, alarm in trend.alarms.items()
-        },
-        "changes": {
-            name: [{"since": one.since.isoformat(), "before": one.before, "after": one.after} for one in changes]
-            for name, changes in trend.changes.items()
-        },
+        "alarms": {name: fields_of(alarm, "metric") for name, alarm in trend.alarms.items()},
+        "changes": {name: [fields_of(one, "metric") for one in changes] for name, changes in trend.changes.items()},
         "judge_shift": {name: asdict(shift) for name, shift in trend.judge_shift.items()},
         "notes": list(trend.notes),
     }
@@ -173,11 +165,8 @@ def run_trend(options: argparse.Namespace) -> None:
         Report.load(options.live),
         None if options.baseline is None else Report.load(options.baseline),
         options.by,
-        margin=options.margin,
-        error=options.error,
         adjust=options.adjust or None,
-        since=options.since,
-        allow_different_instruments=options.allow_different_instruments,
+        **pick(options, "margin", "error", "since", "allow_different_instruments"),
     )
     if page:
         found.to_html(page, language=options.language)
@@ -203,7 +192,7 @@ def run_runs(options: argparse.Namespace) -> None:
         ConfigError: if the folder has no reports, or it is unknown whether the latest report passes the thresholds.
     """
     folder = Path(options.folder)
-    thresholds = parse_numbers(options.fail_under, "--fail-under")
+    thresholds = parse_number(options.fail_under, "--fail-under")
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name the folder with the reports")
     runs, damaged = _stored_runs(folder, thresholds)

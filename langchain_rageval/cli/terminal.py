@@ -15,6 +15,7 @@ import webbrowser
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -33,7 +34,7 @@ PIPE = "-"
 _LOGGER = logging.getLogger("langchain_rageval")
 _LONGEST = 300  # characters of a text
 _ENDLESS = 1_000_000
-_OPTIONAL_COLUMNS = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
+_OPTIONAL_COLUMNS = ("abstained", "tokens", "calls", "unscored", "pairs", "baseline", "candidate")
 """Columns that may be dropped in a narrow terminal, in this order."""
 _ALWAYS_WITH_DISPLAY = ("darwin", "win32")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -222,8 +223,8 @@ def open_if_possible(path: str, options: argparse.Namespace) -> None:
 
 
 def write_json(content: Mapping[str, Any]) -> None:
-    """Write a JSON object to stdout on one line."""
-    json_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
+    """Write a JSON object to stdout on one line, with times in ISO format."""
+    json_stdout().write(json.dumps(content, ensure_ascii=False, default=datetime.isoformat) + "\n")
 
 
 def json_stdout() -> TextIO:
@@ -268,21 +269,16 @@ def check_writable(option: str, path: str | None, *inputs: str) -> None:
         raise ConfigError(f"{option} {path} is the input file; choose another path")
 
 
-def check_single_stdout(options: argparse.Namespace) -> None:
-    """Check that `--json` and `--out -` are not both given.
-
-    Raises:
-        ConfigError: if both are given.
-    """
-    if options.json and options.out == PIPE:
-        raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
-
-
 def show_or_write(
     options: argparse.Namespace, content: Callable[[], Mapping[str, Any]], show: Callable[[], None]
 ) -> None:
     """Write the JSON object of a command if `--json` is set, otherwise print its tables."""
     write_json(content()) if options.json else show()
+
+
+def pick(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return the options with the given names, as keyword arguments for a function whose arguments have these names."""
+    return {name: getattr(options, name) for name in names}
 
 
 def fields_of(record: Any, *without: str) -> dict[str, Any]:

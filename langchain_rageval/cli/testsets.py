@@ -17,16 +17,16 @@ from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
-from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs, no_server, parse_pairs, parse_prices
+from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs, no_server, parse_number, parse_prices
 from langchain_rageval.cli.selection import import_object
 from langchain_rageval.cli.terminal import (
     PIPE,
-    check_single_stdout,
     check_writable,
     console,
     fields_of,
     json_stdout,
     open_if_possible,
+    pick,
     shorten,
     show_notes,
     show_or_write,
@@ -58,7 +58,6 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 def run_generate(options: argparse.Namespace) -> None:
     """Check all options, generate the test set, and write and show it."""
-    check_single_stdout(options)
     check_documents(options.path)
     for name in ("where", "redact"):
         if getattr(options, name) and not options.adopt:
@@ -71,11 +70,9 @@ def run_generate(options: argparse.Namespace) -> None:
         load(writer, temperature=options.writer_temperature),
         load(options.critic or writer, temperature=options.critic_temperature),
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
-        max_concurrency=options.max_concurrency,
-        timeout=options.timeout,
-        journal=options.journal,
         budget=build_budget(options),
         progress=not options.quiet,
+        **pick(options, "max_concurrency", "timeout", "journal"),
     )
     documents = list(load_documents(options.path))
     testset = generator.generate(documents) if chosen is None else generator.adopt(chosen, documents, redact=redact)
@@ -112,15 +109,11 @@ def _generator(
         critic,
         embeddings,
         parse_distribution(options.distribution, options.persona),
-        size=options.size,
-        seed=options.seed,
-        tree=options.tree,
         closed_book=critic if options.closed_book else None,
         focus=parse_focus(options.focus),
-        stratify=options.stratify,
-        language=options.language,
         price=parse_prices(options),
         allow_empty=True,
+        **pick(options, "size", "seed", "tree", "stratify", "language"),
         **more,
     )
 
@@ -194,11 +187,7 @@ def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[floa
     people = [persona(description) for description in personas or []]
     shares: list[tuple[float, Any]] = []
     is_used = False
-    for names, share in parse_pairs(text.split(","), "--distribution").items():
-        try:
-            number = float(share)
-        except ValueError:
-            raise ConfigError(f"--distribution takes NAME=SHARE, got {names}={share}") from None
+    for names, number in parse_number(text.split(","), "--distribution", "NAME=SHARE").items():
         if _PERSONA not in map(str.strip, names.split("+")):
             shares.append((number, names))
             continue
@@ -325,14 +314,11 @@ def _show_costs(options: argparse.Namespace) -> None:
     estimate = plan(
         samples,
         metrics,
-        journal=options.journal,
         price=parse_prices(options),
         until=stopping_rule(options, gates),
         batch=Batch() if options.batch else None,
         audit=build_audit(options),
-        pilot=options.pilot,
-        no_worse=options.no_worse,
-        anchors=options.anchors,
+        **pick(options, "journal", "pilot", "no_worse", "anchors"),
     )
     show_or_write(options, lambda: plan_object(estimate), lambda: _show_plan(estimate, *plan_table(estimate)))
 
@@ -341,7 +327,7 @@ def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
     check_documents(options.file)
     author = options.writer or options.judge
     writer, critic = (
-        load_judge(name, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
+        load_judge(name, **pick(options, "base_url", "temperature", "mode"))
         for name in (author, options.critic or author)
     )
     generator = _generator(options, writer, critic, HashingEmbeddings())  # no text is embedded

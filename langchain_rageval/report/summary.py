@@ -208,7 +208,7 @@ class Summary(Analysis[MetricSummary]):
                 str(one.failed),
                 number_text(one.abstained, "d"),
                 str(one.calls),
-                number_text(one.usage.tokens, "d"),
+                number_text(one.usage.tokens, ","),
                 *([format_money(one.money)] if self.has_money else []),
             )
             for one in self.values()
