@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
@@ -90,70 +88,52 @@ def translate_prompts(
     prompt = packaged_prompt("translate_prompts")
     translate = _TranslatePrompts(prompt=prompt, judge=judge, answer=Translations, name="translate_prompts")
     criteria = base.criteria or default_criteria().get(source) or default_criteria()[DEFAULT_LANGUAGE]
-    jobs = [
-        _Job(
-            "criteria",
-            [criterion.model_dump(mode="json") for criterion in criteria],
-            [criterion.name for criterion in criteria],
-        ),
-        _Job("common", base.common.model_dump(exclude={"language"}), base.common.aspects.keys()),
-        *(_Job(step, prompt.model_dump(), base.common.aspects.keys()) for step, prompt in base.prompts.items()),
-    ]
-    states = translate.batch([job.state(language) for job in jobs])
-    parts = {job.step: job.replace_texts(state["translations"]) for job, state in zip(jobs, states, strict=True)}
-    common = Common(language=language, **parts.pop("common"))
-    drafted = tuple(Criterion(**fields) for fields in parts.pop("criteria"))
-    own = {step: Prompt.model_validate(part) for step, part in parts.items()}
+    aspects = base.common.aspects.keys()
+    parts: dict[str, tuple[Any, Collection[str]]] = {
+        "criteria": ([criterion.model_dump(mode="json") for criterion in criteria], [one.name for one in criteria]),
+        "common": (base.common.model_dump(exclude={"language"}), aspects),
+        **{step: (prompt.model_dump(), aspects) for step, prompt in base.prompts.items()},
+    }
+    states = translate.batch([_state(language, step, part, names) for step, (part, names) in parts.items()])
+    drafts = {step: _translated(part, state) for (step, (part, _)), state in zip(parts.items(), states, strict=True)}
+    common = Common(language=language, **drafts.pop("common"))
+    drafted = tuple(Criterion(**fields) for fields in drafts.pop("criteria"))
+    own = {step: Prompt.model_validate(part) for step, part in drafts.items()}
     prompts = PromptSet(common=common, prompts=own, criteria=drafted)
     if directory is not None:
         prompts.save(directory)
     return prompts
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A prompt file to translate, as nested values. `names` are words that must not be translated."""
+def _state(language: str, step: str, part: Any, names: Collection[str]) -> State:
+    """Return the input of the step for a prompt file, given as nested values.
 
-    step: str
-    part: Any
-    names: Collection[str]
+    Its `texts` are numbered from 1. Its `labels`, which must not be translated, are the enum values of the answer's
+    schema, the roles of turns, and `names`.
+    """
+    schema = strict_schema(ANSWER_SCHEMAS[step]) if step in ANSWER_SCHEMAS else {}
+    labels = {*_enum_values(schema), *get_args(Turn.model_fields["role"].annotation), *names}
+    texts: dict[int, str] = {}
+    _map_texts(part, labels, lambda text: texts.setdefault(len(texts) + 1, text))
+    examples = part.get("examples", []) if step in ANSWER_SCHEMAS else []
+    chunks = {chunk for example in examples for chunk in example["input"].get("contexts", [])}
+    return {"language": language, "texts": texts, "labels": labels, "chunks": chunks}
 
-    @cached_property
-    def labels(self) -> set[str]:
-        """Words that must not be translated: enum values of the answer's schema, roles of turns, and names."""
-        schema = strict_schema(ANSWER_SCHEMAS[self.step]) if self.step in ANSWER_SCHEMAS else {}
-        return {*_enum_values(schema), *get_args(Turn.model_fields["role"].annotation), *self.names}
 
-    @cached_property
-    def texts(self) -> dict[int, str]:
-        """Texts to translate, numbered from 1."""
-        texts: dict[int, str] = {}
+def _translated(part: Any, state: State) -> Any:
+    """Return nested values with their texts replaced by the translations in the state after the step."""
+    left = iter([state["translations"][number] for number in state["texts"]])
+    return _map_texts(part, state["labels"], lambda _text: next(left))
 
-        def collect(text: str) -> str:
-            return texts.setdefault(len(texts) + 1, text)
 
-        self._map(self.part, collect)
-        return texts
-
-    def state(self, language: str) -> State:
-        """Return the input of the step."""
-        examples = self.part.get("examples", []) if self.step in ANSWER_SCHEMAS else []
-        chunks = {chunk for example in examples for chunk in example["input"].get("contexts", [])}
-        return {"language": language, "texts": self.texts, "labels": self.labels, "chunks": chunks}
-
-    def replace_texts(self, translations: Mapping[int, str]) -> Any:
-        """Return the nested values with their texts replaced by the translations."""
-        left = iter(translations[number] for number in self.texts)
-        return self._map(self.part, lambda _: next(left))
-
-    def _map(self, part: Any, change: Callable[[str], str]) -> Any:
-        """Return nested values in which each text to translate is changed, in order."""
-        if isinstance(part, Mapping):
-            return {key: self._map(inner, change) for key, inner in part.items()}
-        if isinstance(part, list):
-            return [self._map(inner, change) for inner in part]
-        is_text = isinstance(part, str) and part.strip() and part not in self.labels and not _CITATION.fullmatch(part)
-        return change(part) if is_text else part
+def _map_texts(part: Any, labels: Collection[str], change: Callable[[str], str]) -> Any:
+    """Return nested values in which each text to translate is changed, in order."""
+    if isinstance(part, Mapping):
+        return {key: _map_texts(inner, labels, change) for key, inner in part.items()}
+    if isinstance(part, list):
+        return [_map_texts(inner, labels, change) for inner in part]
+    is_text = isinstance(part, str) and part.strip() and part not in labels and not _CITATION.fullmatch(part)
+    return change(part) if is_text else part
 
 
 def _enum_values(schema: Any) -> Iterator[str]:
