@@ -17,7 +17,7 @@ from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
 from langchain_rageval.testset.candidate import ADOPTED, Candidate, CandidateStep, Reason
 from langchain_rageval.testset.docstore import embed_passages
-from langchain_rageval.testset.generation import Generation, Prepare
+from langchain_rageval.testset.generation import Attempt, Generation
 from langchain_rageval.testset.testset import Testset
 
 _ADOPTION_CALLS = 4  # for one question: review, find the passages, answer, check the answer
@@ -133,8 +133,8 @@ class Adoption:
     steps: Sequence[CandidateStep]
     results: list[Candidate] = field(default_factory=list)
 
-    def attempts(self) -> Operation[list[Prepare]]:
-        """Embed passages and questions; return a function for each group of near questions that prepares its attempt.
+    def attempts(self) -> Operation[list[Attempt]]:
+        """Embed passages and questions, and return an attempt for each group of near questions.
 
         `Generation.settle` runs the attempts. An attempt reviews the first question of the group, then answers the
         question or marks it as unanswerable.
@@ -144,7 +144,7 @@ class Adoption:
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
         step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
-        return self.generation.checks(step, self._candidates(vectors), _ADOPTION_CALLS)
+        return [self.generation.check(step, one, _ADOPTION_CALLS) for one in self._candidates(vectors)]
 
     def _candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
         """Return one candidate for each group of equal or near questions, with the first question of the group.
@@ -172,17 +172,9 @@ class Adoption:
         accepted = [one for one in self.results if not one.rejected]
         reasons = [str(one.rejected) for one in rejected]
         yields = {"attempts": len(self.results), "rejected": {r: reasons.count(r) for r in dict.fromkeys(reasons)}}
-        generation.size = len(self.results)
         generation.stop_reason = Reason.BUDGET_SPENT if Reason.BUDGET_SPENT in reasons else ""
         generation.first_failure = next((one.history[-1].feedback for one in rejected if one.has_failed), "")
-        return Testset(
-            [generation.to_row(candidate) for candidate in accepted],
-            yields,
-            list(generation.notes(len(accepted))),
-            not rejected,
-            rejected=rejected,
-            usage_by_step=generation.usages(),
-        )
+        return generation.finished(accepted, len(self.results), yields, rejected)
 
 
 def _standalone(sample: Sample) -> str:

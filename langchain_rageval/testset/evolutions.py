@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from math import isfinite
 from random import Random
 from types import MappingProxyType
@@ -506,14 +507,17 @@ def _to_branch(key: Any) -> Branch:
     return branch
 
 
-def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:
+def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int, *, tree: bool = False) -> list[Branch]:
     """Return the evolution of each row, in random order; the shares are rounded by the largest remainder method.
 
     Args:
         shares: share of the rows for each evolution; all above 0, with sum 1.
         size: number of rows.
         seed: random seed of the order.
+        tree: True for one row of each evolution in turn, `simple` first, whatever its share.
     """
+    if tree:
+        return list(islice(cycle(branches_of_tree(shares)), size))
     quotas = [(evolution, share * size) for evolution, share in shares.items()]
     counts = {evolution: int(quota) for evolution, quota in quotas}
     by_remainder = sorted(quotas, key=lambda pair: counts[pair[0]] - pair[1])

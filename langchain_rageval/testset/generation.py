@@ -6,16 +6,18 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import pluralize
@@ -24,31 +26,23 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.drivers import astream_results
+from langchain_rageval.run.drivers import adrive, astream_results, drive
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.progress import Progress
-from langchain_rageval.run.requests import Embed, Operation
-from langchain_rageval.run.run import CallOptions, Run, build_run
+from langchain_rageval.run.requests import Embed, InvokeChild, Operation
+from langchain_rageval.run.run import RUN_KEY, CallOptions, Run, build_run, without_run
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, NewQuestion, reject_duplicate
 from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason, StepUsage
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.evolutions import (
-    Branch,
-    adds_passage,
-    allocate_rows,
-    branches_of_tree,
-    is_searched,
-    kinds_of,
-    simple,
-)
+from langchain_rageval.testset.evolutions import Branch, adds_passage, branches_of_tree, is_searched, kinds_of
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.row import TestsetRow, passage_fields, row_id
-from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
-from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.sampling import draw_order, passages_in_focus
+from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import JournaledStep
 
 _LOG = logging.getLogger("langchain_rageval")
@@ -61,34 +55,11 @@ _LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """A candidate (question in progress) and the step that is invoked on it if the expected cost fits the budget.
+Attempt = Operation[Candidate]
+"""An attempt to make a row: an operation that invokes steps on a candidate, unless the rest of the budget is too small.
 
-    Attributes:
-        step: the step, or several in sequence.
-        candidate: input of the step.
-        kind: key of the attempts that have similar costs.
-        guess: cost to expect until the cost of an attempt of the same kind is known.
-        run: run that counts the usage.
-        config: config of LangChain.
-    """
-
-    step: Runnable[Candidate, Candidate]
-    candidate: Candidate
-    kind: Hashable
-    guess: Cost
-    run: Run
-    config: RunnableConfig
-
-    @property
-    def refused(self) -> Candidate:
-        """Copy of the candidate that is rejected because its attempt does not fit the budget."""
-        return self.candidate.reject(Reason.BUDGET_SPENT)
-
-
-Prepare = Callable[[], Attempt]
-"""Function that prepares an attempt, when it is its turn."""
+The expected cost is reserved when the operation starts, which is when it is the turn of the attempt.
+"""
 
 Record = Callable[[Candidate], None]
 
@@ -100,12 +71,10 @@ class Generation:
     Attributes:
         settings: models and options of the generator.
         store: passages of the documents.
-        size: number of rows to generate.
         seed: random seed.
+        evolutions: evolution of each row to generate (change that makes its question harder, or more like a user's).
         present: existing rows of the test set. No new question is a near-duplicate of an existing question, and the
             passages of existing rows are drawn last.
-        evolutions: evolution of each row (change that makes its question harder, or more like a user's); by default
-            drawn from the `distribution` of the generator.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         rejected: rejected candidates, in the order of the attempts.
@@ -117,10 +86,9 @@ class Generation:
 
     settings: GeneratorSettings
     store: Docstore
-    size: int
     seed: int
+    evolutions: Sequence[Branch] = ()
     present: Sequence[TestsetRow] = ()
-    evolutions: Sequence[Branch] | None = None
     stop_reason: str = ""
     first_failure: str = ""
     rejected: list[Candidate] = field(default_factory=list)
@@ -137,7 +105,7 @@ class Generation:
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
         settings = self.settings
-        check_stratum(passages_in_focus(self.store.passages, settings.focus), settings.stratify)
+        self.plan_rows(self.evolutions, self.present)
         self._accepted = AcceptedQuestions(settings.dedupe)
         names = ("max_concurrency", "timeout", "retry", "price")
         self.run = build_run(cast(CallOptions, {name: getattr(settings, name) for name in names}))
@@ -145,31 +113,25 @@ class Generation:
         self._ledger = Governor(settings.budget, self.run.meter)
         self._owns_journal = isinstance(settings.journal, str | Path)
         self.journal = Journal(settings.journal) if isinstance(settings.journal, str | Path) else settings.journal
-        self._plan_rows()
 
-    def continue_from(
-        self, present: Sequence[TestsetRow], evolutions: Sequence[Branch], roots: Mapping[int, Candidate]
+    def plan_rows(
+        self,
+        evolutions: Sequence[Branch],
+        present: Sequence[TestsetRow],
+        roots: Mapping[int, Candidate] = MappingProxyType({}),
     ) -> None:
         """Plan new rows that follow existing rows of a test set, one new row for each evolution.
 
         Args:
-            present: existing rows, whose questions the new rows must not repeat.
             evolutions: evolution of each new row.
+            present: existing rows, whose questions the new rows must not repeat.
             roots: mapping from the number of a new row (from 0) to a candidate with an accepted simple question. The
                 question of the new row is evolved from it, and joins its tree (questions about one fact).
         """
-        self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
-        self._plan_rows(roots)
-
-    def _plan_rows(self, roots: Mapping[int, Candidate] | None = None) -> None:
-        settings, evolutions = self.settings, self.evolutions
+        self.evolutions, self.present, settings = evolutions, present, self.settings
         branches = branches_of_tree(settings.distribution) if settings.tree else None
-        if evolutions is None:
-            evolutions = (
-                [simple] * self.size if branches else allocate_rows(settings.distribution, self.size, self.seed)
-            )
         passages = draw_order(passages_in_focus(self.store.passages, settings.focus), self.seed, settings.stratify)
-        used = {text for row in self.present for text in row.contexts}
+        used = {text for row in present for text in row.contexts}
         passages.sort(key=lambda passage: passage.text in used)
         self._bridged = any(map(adds_passage, (*settings.distribution, *evolutions))) and any(
             may_have_bridge(self.store, passage) for passage in passages
@@ -231,19 +193,16 @@ class Generation:
         self._known = len(self._accepted)
         return {} if self.stop_reason else self.scheduler.next_round()
 
-    def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
-        """Return one function for each row of a round; each function, when called, returns the attempt for its row.
+    def attempts(self, starts: Mapping[int, Candidate]) -> list[Attempt]:
+        """Return one attempt for each row of a round: write and review a first question, evolve it, and answer it.
 
-        An attempt holds a candidate and the steps to invoke on it: write and review a first question, evolve it, and
-        answer it. If the candidate already has a question, which was reviewed earlier, the evolution is the first step.
-        No step is invoked here.
+        If the candidate already has a question, which was reviewed earlier, the evolution is the first step.
 
         Args:
             starts: mapping from row numbers to candidates, as returned by `next_round`.
-            config: LangChain config for the steps.
         """
         run = self.run.for_sample()
-        return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
+        return [self._attempt_of(number, candidate, run) for number, candidate in starts.items()]
 
     def accept(self, attempts: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
         """Record the candidates of a round; reject those with blank or duplicate questions that no step has rejected.
@@ -295,15 +254,26 @@ class Generation:
         trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
         candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
-        notes = list(self.notes(len(candidates), broken_off))
-        rows = [self.to_row(candidate) for candidate in candidates]
-        return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
+        return self.finished(candidates, len(self.scheduler.rows), yields, self.rejected, broken_off)
 
-    def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
-        """Yield remarks for `Testset.notes`, such as the first failure and the reason why rows are missing.
+    def finished(
+        self,
+        accepted: Sequence[Candidate],
+        size: int,
+        yields: Mapping[str, Any],
+        rejected: list[Candidate],
+        broken_off: bool = False,
+    ) -> Testset:
+        """Return a test set of `size` planned rows: those of the accepted candidates, with notes and usages."""
+        rows, notes = (
+            [self.to_row(candidate) for candidate in accepted],
+            [*self._notes(len(accepted), size, broken_off)],
+        )
+        complete, origin = len(rows) == size, Origin(self.settings, self.store)
+        return Testset(rows, yields, notes, complete, broken_off, rejected, self.usages(), _origin=origin)
 
-        `n_rows` is the number of generated rows, to compare with `size`. `broken_off` is True if Ctrl-C ended the run.
-        """
+    def _notes(self, n_rows: int, size: int, broken_off: bool) -> Generator[str]:
+        """Yield remarks for `Testset.notes`, such as the first failure and the reason why rows are missing."""
         models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
@@ -317,53 +287,65 @@ class Generation:
             yield f"The first failure: {self.first_failure}"
         for reason, names in self.scheduler.left_out.items():
             yield f"Left out where no passage suits: {', '.join(names)} ({reason})."
-        if n_rows < self.size:
+        if n_rows < size:
             passages = pluralize(len(self.scheduler.passages), "passage")
             remedy = "add documents, or pass TestsetGenerator(splitter=...) for shorter passages"
             used_up = f"the key phrases of {passages} are used up: {remedy}"
             ended = used_up if self.scheduler.rejected[Reason.NO_KEYPHRASE] else "see yields"
             reason = _INTERRUPTED if broken_off else self.stop_reason or ended
-            yield f"{n_rows} of {self.size} rows were generated: {reason}."
+            yield f"{n_rows} of {size} rows were generated: {reason}."
 
-    def _attempt_of(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
-        """Return the attempt of a row; if its first step is in the journal, it is expected to cost nothing."""
-        evolution = self.scheduler.rows[number].evolution
-        reviewed = bool(candidate.question)
+    def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Attempt:
+        """Attempt a row; if the first step is in the journal, the attempt is expected to cost nothing."""
+        evolution, reviewed = self.scheduler.rows[number].evolution, bool(candidate.question)
+        steps: list[Runnable[Candidate, Candidate]] = [*self._journaled(evolution)]
         resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
+        if not reviewed:
+            *writing, review = self._journaled(None)
+            steps = [*writing, NewQuestion(accepted=self._accepted, among=self._known), review, *steps]
         closed_book = self.settings.closed_book is not None
         calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
-        guess = _expected_cost(candidate.passages[:1], calls)
         kind = (evolution.get_name(), reviewed, resumed)
-        return Attempt(self._chain(number, candidate), candidate, kind, guess, run, config)
+        return (yield from self._attempt(RunnableSequence(*steps, name=_CHAIN), candidate, kind, calls, run))
 
-    def checks(self, step: CandidateStep, candidates: Iterable[Candidate], calls: int) -> list[Prepare]:
-        """Return one function for each candidate; it prepares an attempt: to invoke the step on the candidate.
+    def check(self, step: CandidateStep, candidate: Candidate, calls: int) -> Attempt:
+        """Attempt one step alone; its expected cost is that of `calls` calls of a model."""
+        return self._attempt(step, candidate, step.get_name(), calls, self.run.for_sample())
 
-        `settle` and `results` run the attempts. `calls` is the expected number of model calls of one attempt, by which
-        the cost is estimated.
+    def _attempt(
+        self, step: Runnable[Candidate, Candidate], candidate: Candidate, kind: Hashable, calls: int, run: Run
+    ) -> Attempt:
+        """Invoke a step on a candidate; reject the candidate if the expected cost does not fit the budget.
+
+        The cost of `calls` calls is expected until the cost of an attempt of the same kind is known.
         """
+        tokens = _PROMPT_TOKENS + sum(tokens_in(passage.text) for passage in candidate.passages)
+        reserved = self._ledger.admit(kind, lambda: Cost(calls, calls * tokens, 0))
+        if reserved is None:
+            return candidate.reject(Reason.BUDGET_SPENT)
+        own = run.metered()
+        try:
+            result: Candidate = yield InvokeChild(step, candidate, {RUN_KEY: own})
+            return result
+        finally:
+            self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
-        def prepare(candidate: Candidate) -> Attempt:
-            guess = _expected_cost(candidate.passages, calls)
-            return Attempt(step, candidate, step.get_name(), guess, self.run.for_sample(), {})
-
-        return [partial(prepare, candidate) for candidate in candidates]
-
-    def results(self, attempts: Iterable[Prepare]) -> Generator[Candidate]:
+    def results(self, attempts: Iterable[Attempt], config: RunnableConfig) -> Generator[Candidate]:
         """Run attempts in worker threads and yield the resulting candidates in the order of the attempts.
 
-        A result is yielded as soon as this result and all earlier ones are available. If the expected cost of an
-        attempt does not fit the rest of the budget, the result is the candidate, rejected, without a call.
+        A result is yielded as soon as this result and all earlier ones are available. `config` is the LangChain config
+        of the attempts.
         """
-        return self.run.threads.stream([partial(self._make, prepare) for prepare in attempts], self._n_workers)
+        own = without_run(ensure_config(config))
+        return self.run.threads.stream([partial(drive, one, self.run, own) for one in attempts], self._n_workers)
 
-    async def aresults(self, attempts: Iterable[Prepare]) -> AsyncGenerator[Candidate]:
+    async def aresults(self, attempts: Iterable[Attempt], config: RunnableConfig) -> AsyncGenerator[Candidate]:
         """Like `results`, but calls the models' async methods on the caller's event loop."""
-        gate = asyncio.Semaphore(self._n_workers)
+        own, gate = without_run(ensure_config(config)), asyncio.Semaphore(self._n_workers)
 
-        async def gated(prepare: Prepare) -> Candidate:
+        async def gated(attempt: Attempt) -> Candidate:
             async with gate:
-                return await self._amake(prepare)
+                return await adrive(attempt, self.run, own)
 
         async with aclosing(astream_results(map(gated, attempts))) as results:
             async for result in results:
@@ -374,63 +356,26 @@ class Generation:
         """Number of candidates in progress at a time."""
         return _WORKERS_PER_SLOT * self.settings.max_concurrency
 
-    def settle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
+    def settle(self, attempts: Iterable[Attempt], record: Record, progress: Progress) -> None:
         """Run attempts in worker threads; after each, call `record` with the result and advance `progress` by one.
 
         The results come in the order of the attempts, whatever the order in which attempts finish.
         """
-        with closing(self.results(attempts)) as results:
+        with closing(self.results(attempts, {})) as results:
             for result in results:
                 record(result)
                 progress.advance()
 
-    async def asettle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
+    async def asettle(self, attempts: Iterable[Attempt], record: Record, progress: Progress) -> None:
         """Like `settle`, but calls the models' async methods on the caller's event loop."""
-        async with aclosing(self.aresults(attempts)) as results:
+        async with aclosing(self.aresults(attempts, {})) as results:
             async for result in results:
                 record(result)
                 progress.advance()
 
-    def _make(self, prepare: Prepare) -> Candidate:
-        attempt = prepare()
-        with self.reserve(attempt) as config:
-            return attempt.refused if config is None else attempt.step.invoke(attempt.candidate, config)
-
-    async def _amake(self, prepare: Prepare) -> Candidate:
-        attempt = prepare()
-        with self.reserve(attempt) as config:
-            return attempt.refused if config is None else await attempt.step.ainvoke(attempt.candidate, config)
-
-    @contextmanager
-    def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
-        """Reserve the expected cost of an attempt in the generator's budget, for the time of a `with` block.
-
-        The block receives the LangChain config of the attempt. At the end of the block, the actual cost replaces the
-        reserved cost. If the expected cost does not fit the remaining budget, nothing is reserved and the block
-        receives None.
-        """
-        reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
-        if reserved is None:
-            yield None
-            return
-        own = attempt.run.metered()
-        try:
-            yield own.into(attempt.config)
-        finally:
-            self._ledger.settle(attempt.kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
-
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a wrapper of a step that stores its results in the journal, if any, and counts its usage."""
         return JournaledStep.of(step, self.journal, self._usage)
-
-    def _chain(self, number: int, candidate: Candidate) -> RunnableSequence[Candidate, Candidate]:
-        """Return the steps of an attempt."""
-        rest = self._journaled(self.scheduler.rows[number].evolution)
-        if candidate.question:
-            return RunnableSequence(*rest, name=_CHAIN)
-        *writing, review = self._journaled(None)
-        new = NewQuestion(accepted=self._accepted, among=self._known)
-        return RunnableSequence(*writing, new, review, *rest, name=_CHAIN)
 
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
@@ -488,8 +433,3 @@ class Generation:
             **passage_fields(passages),
             **{name: candidate[name] for name in names},
         )
-
-
-def _expected_cost(passages: Iterable[Passage], calls: int) -> Cost:
-    tokens = sum(tokens_in(passage.text) for passage in passages)
-    return Cost(calls, calls * (_PROMPT_TOKENS + tokens), 0)

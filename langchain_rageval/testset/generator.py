@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
@@ -32,7 +31,7 @@ from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, f
 from langchain_rageval.testset.adopt import Adoption, Redact, read_questions
 from langchain_rageval.testset.candidate import Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore, check_all_documents, default_splitter
-from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
+from langchain_rageval.testset.evolutions import DISTRIBUTION, allocate_rows, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.generator_steps import (
     GeneratorSettings,
@@ -46,7 +45,7 @@ from langchain_rageval.testset.plan import GenerationPlan, plan_generation
 from langchain_rageval.testset.refresh import Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus, passages_in_focus
-from langchain_rageval.testset.testset import Origin, Testset
+from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import check_sync
 
 _ROWS_OF_A_PASSAGE = 3  # a writer names 3 to 5 key phrases of a passage, and each gives a row at most
@@ -307,7 +306,7 @@ class TestsetGenerator(GeneratorSettings):
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             attempts = drive(adoption.attempts(), generation.embed_run, {})
             generation.settle(attempts, adoption.results.append, progress)
-        return self._adopted(adoption)
+        return self._checked(adoption.testset())
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Like `adopt`, with the same arguments and errors, but calls the models' async methods on the event loop."""
@@ -316,7 +315,7 @@ class TestsetGenerator(GeneratorSettings):
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             attempts = await adrive(adoption.attempts(), generation.embed_run, {})
             await generation.asettle(attempts, adoption.results.append, progress)
-        return self._adopted(adoption)
+        return self._checked(adoption.testset())
 
     def refresh(self, testset: Testset, documents: Any) -> Testset:
         """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
@@ -429,13 +428,13 @@ class TestsetGenerator(GeneratorSettings):
                     pass
         except KeyboardInterrupt:
             broken_off = True
-        return replace(generation.testset(broken_off=broken_off), _origin=Origin(self, generation.store))
+        return generation.testset(broken_off=broken_off)
 
     async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
         async with aclosing(self._arows(generation, config)) as rows:
             async for _ in rows:
                 pass
-        return replace(generation.testset(), _origin=Origin(self, generation.store))
+        return generation.testset()
 
     def _rows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
@@ -450,7 +449,7 @@ class TestsetGenerator(GeneratorSettings):
             drive(generation.start(), generation.embed_run, config)
             while starts := generation.next_round():
                 finished: dict[int, Candidate] = {}
-                with closing(generation.results(generation.attempts(starts, config))) as results:
+                with closing(generation.results(generation.attempts(starts), config)) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
@@ -465,7 +464,7 @@ class TestsetGenerator(GeneratorSettings):
             await adrive(generation.start(), generation.embed_run, config)
             while starts := generation.next_round():
                 numbers, finished = iter(starts), dict[int, Candidate]()
-                async with aclosing(generation.aresults(generation.attempts(starts, config))) as results:
+                async with aclosing(generation.aresults(generation.attempts(starts), config)) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
@@ -486,7 +485,8 @@ class TestsetGenerator(GeneratorSettings):
         self, documents: Any, size: int | None, seed: int | None, present: Sequence[TestsetRow] = ()
     ) -> Generation:
         size, seed = self._draw(size, seed)
-        return Generation(self, self._filled_docstore(documents, size + len(present)), size, seed, present)
+        evolutions = allocate_rows(self.distribution, size, seed, tree=self.tree)
+        return Generation(self, self._filled_docstore(documents, size + len(present)), seed, evolutions, present)
 
     def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
         origin = _testset(testset)._origin
@@ -500,7 +500,7 @@ class TestsetGenerator(GeneratorSettings):
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
         store = self._filled_docstore(check_all_documents(documents), len(_testset(testset)))
-        generation = Generation(self, store, 0, self.seed, testset.rows, evolutions=[])
+        generation = Generation(self, store, self.seed, present=testset.rows)
         *answering, check = steps_after(self, store)[:3]  # find_passages, answer and check_answer
         return Refresh(testset, generation, answering, check)
 
@@ -509,11 +509,7 @@ class TestsetGenerator(GeneratorSettings):
         if documents is None and self.vectorstore is None:
             raise ConfigError("adopt needs the documents, or a generator with a vectorstore")
         store = self._new_docstore([]) if documents is None else self._filled_docstore(check_all_documents(documents))
-        generation = Generation(self, store, 0, self.seed, evolutions=[])
-        return Adoption(generation, samples, steps_after(self, store)[:3])
-
-    def _adopted(self, adoption: Adoption) -> Testset:
-        return self._checked(replace(adoption.testset(), _origin=Origin(self, adoption.generation.store)))
+        return Adoption(Generation(self, store, self.seed), samples, steps_after(self, store)[:3])
 
     def _draw(self, size: int | None, seed: int | None) -> tuple[int, int]:
         """Return size and seed of a call, by default those of the generator."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from math import ceil
 from operator import attrgetter
 from statistics import fmean
@@ -26,7 +25,6 @@ from langchain_rageval.testset.evolutions import (
     EvolutionBranch,
     adds_passage,
     allocate_rows,
-    branches_of_tree,
     is_searched,
     kinds_of,
     parts_of,
@@ -36,7 +34,7 @@ from langchain_rageval.testset.evolve import QuestionEvolver, may_have_bridge
 from langchain_rageval.testset.filters import ClosedBookFilter, EvolutionFilter, QuestionFilter
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
-from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
+from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 from langchain_rageval.testset.user_step import UserStep, inner_runnable
 from langchain_rageval.testset.writing import AnswerCheck, PassageFinder
 
@@ -156,16 +154,12 @@ def _money(amount: float | None) -> str:
 
 def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, seed: int) -> GenerationPlan:
     """Return the plan of a generation; see `TestsetGenerator.plan`."""
-    branches = branches_of_tree(settings.distribution) if settings.tree else []
-    of_trees = [branch for _, branch in zip(range(size), cycle(branches), strict=False)]
-    rows = Counter(of_trees or allocate_rows(settings.distribution, size, seed))
-    focused = passages_in_focus(store.passages, settings.focus)
-    check_stratum(focused, settings.stratify)
-    drawn = draw_order(focused, seed, settings.stratify)
+    rows = Counter(allocate_rows(settings.distribution, size, seed, tree=settings.tree))
+    drawn = draw_order(passages_in_focus(store.passages, settings.focus), seed, settings.stratify)
     bridged = any(may_have_bridge(store, passage) for passage in drawn)
     texts = [passage.text for passage in drawn[:size]]
     costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites, bridged, store.found_at_most)
-    firsts = ceil(size / len(branches)) if branches else size
+    firsts = ceil(size / len(settings.distribution)) if settings.tree else size
     for step in steps_before(settings, store):
         costs.add(step, simple, firsts, MAX_ATTEMPTS * size)
     stages = [(steps_of_branch(settings, branch, store), branch, count) for branch, count in rows.items()]

@@ -268,7 +268,7 @@ class Refresh:
             if candidate is not None:
                 touched[number] = candidate
         self._numbers = iter(touched)
-        self.attempts = generation.checks(step, touched.values(), _REFRESH_CALLS)
+        self.attempts = [generation.check(step, candidate, _REFRESH_CALLS) for candidate in touched.values()]
 
     @property
     def fallen(self) -> list[TestsetRow]:
@@ -299,7 +299,7 @@ class Refresh:
         named = [(row, _branch_of(row, branches)) for row in self.fallen]
         planned = [(row, branch) for row, branch in named if branch is not None]
         roots = {number: root for number, (row, _) in enumerate(planned) if (root := self._root_of(row))}
-        self.generation.continue_from(self.remaining, [branch for _, branch in planned], roots)
+        self.generation.plan_rows([branch for _, branch in planned], self.remaining, roots)
 
     def result(self, replacements: Testset) -> Testset:
         """Return the refreshed test set: the rows that stay, with each new row in the place of a replaced row.

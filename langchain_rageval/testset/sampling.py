@@ -54,13 +54,6 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
     return focused
 
 
-def check_stratum(passages: Sequence[Passage], name: str) -> None:
-    """Raise ConfigError if `name`, the option `stratify`, is neither "source" nor in the metadata of any passage."""
-    names = {_SOURCE, *(key for passage in passages for key in passage.metadata)}
-    if name not in names:
-        raise ConfigError(f"stratify: no passage has {name!r} in its metadata; {_nearest(name, names)}")
-
-
 def _is_chosen(passage: Passage, name: str, values: Iterable[Any]) -> bool:
     return any(_matches(str(own), value) for own in _values(passage, name) for value in values)
 
@@ -98,7 +91,14 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
         passages: passages of all documents.
         seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
         stratify: name of the metadata that divides the passages into strata, such as "topic".
+
+    Raises:
+        ConfigError: if `stratify` is neither "source" nor in the metadata of any passage.
     """
+    passages = list(passages)
+    names = {_SOURCE, *(name for passage in passages for name in passage.metadata)}
+    if stratify not in names:
+        raise ConfigError(f"stratify: no passage has {stratify!r} in its metadata; {_nearest(stratify, names)}")
     strata: dict[str, list[Passage]] = defaultdict(list)
     for passage in passages:
         own = [passage.source] if stratify == _SOURCE else sorted(map(str, _values(passage, stratify)))
