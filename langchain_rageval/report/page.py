@@ -11,19 +11,11 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.files import load_yaml
-from langchain_rageval._internal.page import (
-    PageLanguage,
-    check_page_language,
-    content_policy,
-    cut,
-    pack,
-    read_page_file,
-    shortened,
-)
+from langchain_rageval._internal.page import PageLanguage, content_policy, cut, pack, read_page_file, shortened
 from langchain_rageval._version import __version__
 from langchain_rageval.data.notes import is_important, translate
 from langchain_rageval.data.schema import Row
@@ -46,32 +38,6 @@ _IDENTITY = re.compile(r"\b[A-Z]\w*\(\w+=(?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\")*\)"
 """Class and settings of a model, as `model_identity` gives them."""
 _NAME = re.compile(r"\b(?:model|model_name|deployment_name)='([^']+)'")
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>),;]+", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class PageNotes:
-    """Translator of notes into the language of a page; internet addresses are removed.
-
-    Args:
-        language: code of the language.
-    """
-
-    language: str
-
-    def translate(self, note: str) -> str:
-        """Return a note, or the reason of an unscored sample, in the language of the page if a translation exists."""
-        return without_addresses(translate(note, self.language))
-
-    def important(self, notes: Iterable[str]) -> list[str]:
-        """Return translations of the notes that a reader needs to interpret the scores, such as on an interrupted run.
-
-        These are the notes with `Note.is_important`, and all notes that are plain texts.
-        """
-        return [self.translate(note) for note in notes if is_important(note)]
-
-    def others(self, notes: Iterable[str]) -> list[str]:
-        """Return translations of the notes that only explain scores: those for which `Note.is_important` is False."""
-        return [self.translate(note) for note in notes if not is_important(note)]
 
 
 def without_addresses(text: str) -> str:
@@ -107,23 +73,19 @@ def write_page(
     gates: Sequence[Gate] = (),
 ) -> None:
     """Write the HTML page of a report; see `Report.to_html`."""
-    chosen, words, notes = page_texts(language, data.rows)
-    render_page(path, "report.html", Page(data, baseline, comparison, words, notes, gates), chosen)
+    render_page(path, "report.html", Page(data, baseline, comparison, gates, language_of(language, data.rows)))
 
 
-def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mapping[str, Any], PageNotes]:
-    """Return the language of a page about these rows, the texts of the page by key, and the translator of notes.
+def language_of(language: PageLanguage, rows: Iterable[Row]) -> str:
+    """Return the language of a page about rows: "en" or "ru"; for "auto", the language of most questions.
 
     Raises:
         ConfigError: if the language is invalid.
     """
-    check_page_language(language)
-    chosen = page_language(language, (row.sample.question for row in rows))
-    words = load_yaml(read_template("words.yaml"))[chosen]
-    return chosen, words, PageNotes(chosen)
+    return page_language(language, (row.sample.question for row in rows))
 
 
-def render_page(path: str | Path, template: str, page: Page, language: str) -> None:
+def render_page(path: str | Path, template: str, page: Page) -> None:
     """Render a page from a template and write it as one file.
 
     Raises:
@@ -149,7 +111,13 @@ def render_page(path: str | Path, template: str, page: Page, language: str) -> N
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "plain": without_addresses,
     }
-    values = {"page": page, "words": page.words, "language": language, "version": __version__, "remedies": REMEDIES}
+    values = {
+        "page": page,
+        "words": page.words,
+        "language": page.language,
+        "version": __version__,
+        "remedies": REMEDIES,
+    }
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         file.writelines(environment.get_template(template).stream(values))
 
@@ -167,17 +135,40 @@ class Page:
         report: the run.
         baseline: the baseline of the comparison, or None.
         comparison: the comparison of `report` with `baseline`, or None.
-        words: texts of the page in its language, by key.
-        notes: translator of notes.
         gates: gates of the run.
+        language: language of the page's own texts, "en" or "ru".
+        period_names: names of the periods, such as days, to which the samples belong; () for a run without periods.
+        period_places: for each sample, the place of its period in `period_names`; () for a run without periods.
     """
 
     report: ReportData
     baseline: ReportData | None
     comparison: Comparison | None
-    words: Mapping[str, Any]
-    notes: PageNotes
     gates: Sequence[Gate]
+    language: str
+    period_names: Sequence[str] = ()
+    period_places: Sequence[int] = ()
+    text_files: ClassVar[Sequence[str]] = ("words.yaml",)
+
+    @cached_property
+    def words(self) -> Mapping[str, Any]:
+        """Mapping of keys to the texts of the page in its language."""
+        texts = (load_yaml(read_template(name))[self.language] for name in self.text_files)
+        return {key: text for own in texts for key, text in own.items()}
+
+    def translate(self, note: str) -> str:
+        """Return a note, or the reason of an unscored sample, in the language of the page if a translation exists.
+
+        Internet addresses are removed.
+        """
+        return without_addresses(translate(note, self.language))
+
+    def run_notes(self, *, important: bool) -> list[str]:
+        """Return translations of the notes of the run that a reader needs to interpret the scores, or of the others.
+
+        Important are the notes with `Note.is_important`, such as on an interrupted run, and notes that are plain texts.
+        """
+        return [self.translate(note) for note in self.report.notes if is_important(note) == important]
 
     @cached_property
     def summary(self) -> Summary:
@@ -286,16 +277,6 @@ class Page:
         return {name: Histogram.of(values) for name, values in values_of(self.report).items() if values}
 
     @property
-    def period_names(self) -> Sequence[str]:
-        """Names of the periods, such as days, to which the samples belong; () for a run without periods."""
-        return ()
-
-    @property
-    def period_places(self) -> Sequence[int]:
-        """For each sample, the place of its period in `period_names`; () for a run without periods."""
-        return ()
-
-    @property
     def style(self) -> str:
         """Text of the style sheet (CSS) of the page."""
         return read_page_file("page.css") + read_template("report.css")
@@ -320,7 +301,7 @@ class Page:
         chunks = Chunks()
         rows = iter(self.report.rows)
         while part := list(islice(rows, PART)):
-            yield f"part-{len(index) // PART}", pack([sample_view(row, chunks, self.notes.translate) for row in part])
+            yield f"part-{len(index) // PART}", pack([sample_view(row, chunks, self.translate) for row in part])
             yield from chunks.take_blocks(PART)
             index += [self._index_entry(row, place) for place, row in enumerate(part, len(index))]
         yield from chunks.take_blocks(1)

@@ -9,16 +9,16 @@ from datetime import date, datetime
 from itertools import pairwise, zip_longest
 from math import ceil, floor, inf, log10
 from pathlib import Path
+from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import PageLanguage, pluralize, printable_lines, shortened
 from langchain_rageval.data.notes import code_of
-from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.metric_comparison import JudgeShift
-from langchain_rageval.report.page import Page, page_texts, read_template, render_page
+from langchain_rageval.report.page import Page, language_of, read_template, render_page
 from langchain_rageval.report.summary import MetricSummary, Summary, worst_rows
 from langchain_rageval.report.tables import Analysis, html_table, number_text
 
@@ -190,77 +190,31 @@ def _mean(metric: MetricSummary | None) -> str:
     return "–" if metric is None else f"{number_text(metric.mean)} {metric.interval}".rstrip()
 
 
-@dataclass(frozen=True)
-class TrendPoint:
-    """Point of a chart: the mean of a metric in one period, with distances in percent of the chart's size.
+def trend_charts(trend: Trend) -> list[dict[str, Any]]:
+    """Return the charts of a trend, one for each metric, with distances in percent of the chart's size.
 
-    Attributes:
-        place: number of the period, from 0.
-        period: name of the period.
-        metric: summary of the metric in this period.
-        x: distance of the mean from the left edge.
-        y: distance of the mean from the top edge.
-        top: distance of the interval's upper end from the top edge; None without an interval.
-        bottom: the same for the lower end of the interval.
-        drifted: True if the metric has an alarm (it fell below the baseline), and the estimated beginning of the fall
-            is in this period or an earlier one; otherwise False.
+    The keys of a chart are:
+
+        * `metric` and `direction`: name of the metric, and "higher" or "lower", whichever is better;
+        * `points`: a mapping for each period with a mean, in order of time: `place` and `period` (number, from 0, and
+          name of the period), `metric` (its summary), `x` and `y` (of the mean, from the left and the top edge), `top`
+          and `bottom` (ends of the interval, or None), and `drifted`: True if the metric has an alarm, and the
+          estimated beginning of the fall is in this period or an earlier one;
+        * `lines`: pairs of consecutive points, which the page joins;
+        * `grid`: tuples of a horizontal line's distance from the top edge and its label;
+        * `labels`: labels of the time axis, each a tuple: distance from the left edge, text, alignment, and True if a
+          narrow page omits the label;
+        * `baseline`: summary of the baseline, or None; `base`: distances of its mean and of both ends of its interval
+          (or None) from the top edge;
+        * `alarm`: alarm about the metric; `since` and `raised`: distances from the left edge to the beginning of the
+          drift and to the alarm; None without an alarm;
+        * `changes`: tuples of the distance from the left edge and the change of the mean.
     """
-
-    place: int
-    period: str
-    metric: MetricSummary
-    x: float
-    y: float
-    top: float | None
-    bottom: float | None
-    drifted: bool
-
-
-@dataclass(frozen=True)
-class TrendChart:
-    """Chart of one metric: its curve over the periods, with distances in percent of the chart's size.
-
-    Attributes:
-        metric: name of the metric.
-        direction: "higher" or "lower", whichever is better.
-        points: one point for each period with a mean, in order of time.
-        grid: horizontal lines, each as a tuple of its distance from the top edge and its label.
-        labels: labels of the time axis, each as a tuple: distance from the left edge, text, alignment, and True if a
-            narrow page omits the label.
-        baseline: summary of the baseline; None without a baseline.
-        base: distances of the baseline's mean and of both ends of its interval from the top edge; both ends are None if
-            it has no interval. None without a baseline.
-        alarm: alarm about the metric; None without an alarm.
-        since: distance from the left edge to the time when the drift began; None without an alarm.
-        raised: distance from the left edge to the time of the alarm; None without an alarm.
-        changes: changes of the mean, each as a tuple of its distance from the left edge and the change.
-    """
-
-    metric: str
-    direction: Direction
-    points: Sequence[TrendPoint]
-    grid: Sequence[tuple[float, str]]
-    labels: Sequence[tuple[float, str, str, bool]]
-    baseline: MetricSummary | None
-    base: tuple[float, float | None, float | None] | None
-    alarm: DriftAlarm | None
-    since: float | None
-    raised: float | None
-    changes: Sequence[tuple[float, MeanChange]]
-
-    @property
-    def lines(self) -> Sequence[tuple[TrendPoint, TrendPoint]]:
-        """All pairs of consecutive points in `points`; the page joins each pair by a line."""
-        return list(pairwise(self.points))
-
-
-def trend_charts(trend: Trend) -> list[TrendChart]:
-    """Return a chart for each metric."""
     slots = _slots(trend)
     return [_chart(trend, name, slots) for name in trend.metrics]
 
 
-def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
+def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> dict[str, Any]:
     known = {period: summary[name] for period, summary in trend.periods.items() if name in summary}
     baseline = None if trend.baseline is None else trend.baseline.get(name)
     means = [one for one in (*known.values(), *([baseline] if baseline else [])) if one.mean is not None]
@@ -269,36 +223,34 @@ def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
     since = _slot_at(trend, name, alarm.since, slots) if alarm else inf
 
     def y(value: float | None) -> float | None:
-        if value is None:
-            return None
         low, high = grid[0][0], grid[-1][0]
-        return _TOP + _HEIGHT * (high - value) / (high - low)
+        return None if value is None else _TOP + _HEIGHT * (high - value) / (high - low)
 
     def x(slot: float) -> float:
         return _LEFT + _WIDTH * slot / (max(slots.values()) + 1)
 
+    places = {period: (place, x(slots[period] + 0.5)) for place, period in enumerate(trend.periods)}
     points = [
-        TrendPoint(
-            place, period, one, x(slots[period] + 0.5), height, y(one.high), y(one.low),
-            slots[period] + 1 > since,
-        )
-        for place, period in enumerate(trend.periods)
-        if (one := known.get(period)) is not None and (height := y(one.mean)) is not None
-    ]  # fmt: skip
-    base = y(baseline.mean) if baseline else None
-    return TrendChart(
-        metric=name,
-        direction=next(iter(known.values())).direction,
-        points=points,
-        grid=[(height, label) for value, label in grid if (height := y(value)) is not None],
-        labels=_labels({period: x(slots[period] + 0.5) for period in trend.periods}),
-        baseline=baseline,
-        base=None if baseline is None or base is None else (base, y(baseline.high), y(baseline.low)),
-        alarm=alarm,
-        since=x(since) if alarm else None,
-        raised=x(_slot_at(trend, name, alarm.raised, slots)) if alarm else None,
-        changes=[(x(_slot_at(trend, name, one.since, slots)), one) for one in trend.changes.get(name, [])],
-    )
+        {"place": places[period][0], "period": period, "metric": one, "x": places[period][1], "y": y(one.mean)}
+        | {"top": y(one.high), "bottom": y(one.low), "drifted": slots[period] + 1 > since}
+        for period, one in known.items()
+        if one.mean is not None
+    ]
+    base = baseline if baseline and baseline.mean is not None else None
+    return {
+        "metric": name,
+        "direction": next(iter(known.values())).direction,
+        "points": points,
+        "lines": list(pairwise(points)),
+        "grid": [(y(value), label) for value, label in grid],
+        "labels": _labels({period: place for period, (_, place) in places.items()}),
+        "baseline": baseline,
+        "base": None if base is None else (y(base.mean), y(base.high), y(base.low)),
+        "alarm": alarm,
+        "since": x(since) if alarm else None,
+        "raised": x(_slot_at(trend, name, alarm.raised, slots)) if alarm else None,
+        "changes": [(x(_slot_at(trend, name, one.since, slots)), one) for one in trend.changes.get(name, [])],
+    }
 
 
 def _slots(trend: Trend) -> dict[str, int]:
@@ -353,28 +305,27 @@ _WORST = 10
 
 def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) -> None:
     """Write the HTML page of a trend; see `Trend.to_html`."""
-    worst = {period: _worst(rows, trend.metrics) for period, rows in trend.rows.items()}
-    rows = [row for found in reversed([*worst.values()]) for row in found]
-    chosen, words, notes = page_texts(language, rows)
-    own = load_yaml(read_template("trend_words.yaml"))[chosen]
-    render_page(
-        path, "trend.html", TrendPage(ReportData(rows), None, None, {**words, **own}, notes, (), trend, worst), chosen
-    )
+    worst = {period: _worst(rows, trend.metrics) for period, rows in reversed([*trend.rows.items()])}
+    rows = [row for found in worst.values() for row in found]
+    names = list(trend.periods)
+    places = [names.index(period) for period, found in worst.items() for _ in found]
+    data, chosen = ReportData(rows), language_of(language, rows)
+    render_page(path, "trend.html", TrendPage(data, None, None, (), chosen, names, places, trend=trend))
 
 
 @dataclass(frozen=True)
 class TrendPage(Page):
     """Values for the HTML template of a trend.
 
+    The inherited attribute `report` has only the rows that the page lists: for each period the samples with the ten
+    worst values of each metric, the worst first; the last period comes first.
+
     Attributes:
         trend: the trend.
-        worst: mapping of each period to its samples with the ten worst values of each metric, the worst first. The page
-            lists only these samples, and the inherited attribute `report` has only their rows: those of the last period
-            first, in each period in the order of `worst`.
     """
 
-    trend: Trend
-    worst: Mapping[str, Sequence[Row]]
+    trend: Trend = field(kw_only=True)
+    text_files = (*Page.text_files, "trend_words.yaml")
 
     @property
     def headline(self) -> str:
@@ -388,9 +339,9 @@ class TrendPage(Page):
         return str(texts["watched" if self.trend.baseline is None else "stable"])
 
     @cached_property
-    def charts(self) -> list[TrendChart]:
+    def charts(self) -> list[dict[str, Any]]:
         """Charts of the metrics, those with an alarm first."""
-        return sorted(trend_charts(self.trend), key=lambda chart: chart.alarm is None)
+        return sorted(trend_charts(self.trend), key=lambda chart: chart["alarm"] is None)
 
     @property
     def columns(self) -> Mapping[str, int]:
@@ -407,17 +358,6 @@ class TrendPage(Page):
         """Times of the first and of the last row."""
         times = [row.time for rows in self.trend.rows.values() for row in rows if row.time is not None]
         return min(times), max(times)
-
-    @property
-    def period_names(self) -> Sequence[str]:
-        """Names of the periods, in order of time."""
-        return list(self.trend.periods)
-
-    @property
-    def period_places(self) -> Sequence[int]:
-        """For each sample on the page, the place of its period in `period_names`."""
-        places = {period: place for place, period in enumerate(self.trend.periods)}
-        return [places[period] for period, rows in reversed([*self.worst.items()]) for _ in rows]
 
     @property
     def style(self) -> str:

@@ -14,11 +14,10 @@ from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, Report, ev
 from langchain_rageval.data import notes
 from langchain_rageval.data.notes import Note, code_of, is_important, note_of, translate
 from langchain_rageval.metrics import citations, claim_graph, ranked, supported
-from langchain_rageval.report.page import PageNotes, without_addresses
+from langchain_rageval.report.page import Page, without_addresses
 from langchain_rageval.report.unpaired import MixShift
 
 TEMPLATES = notes._templates()
-RUSSIAN, ENGLISH = PageNotes("ru"), PageNotes("en")
 IDENTITY = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0)"
 
 
@@ -48,6 +47,7 @@ SHIFTS = [
 ]
 AGAINST_ANSWER = Note("against-answer", count=2)
 MODE = Note("request-mode", judge=IDENTITY, mode="prompt")
+RUSSIAN, ENGLISH = (Page(Report([], ["Mind the gap.", MODE]), None, None, (), language) for language in ("ru", "en"))
 NOTES = {
     "shifts": (
         Note("questions-drifted", shifts=[shift.note for shift in SHIFTS]),
@@ -116,8 +116,8 @@ def test_a_note_of_a_later_version_shows_the_text_that_it_came_with():
 def test_a_text_of_an_earlier_version_stays_and_counts_as_important():
     text = note_of("Mind the gap (really).")
     assert (type(text), code_of(text), is_important(text), translate(text, "ru")) == (str, "", True, text)
-    assert RUSSIAN.important(["Mind the gap.", MODE]) == ["Mind the gap."]
-    assert RUSSIAN.others(["Mind the gap.", MODE]) == ["Режим вызова qwen3: prompt."]
+    assert RUSSIAN.run_notes(important=True) == ["Mind the gap."]
+    assert RUSSIAN.run_notes(important=False) == ["Режим вызова qwen3: prompt."]
 
 
 @each(

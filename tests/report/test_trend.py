@@ -184,7 +184,7 @@ def test_rows_and_baselines_without_values_leave_dashes():
     assert [cells[:2] for cells in found.cells()] == [("baseline", "0"), ("2026-11-02", "50"), ("2026-11-04", "0")]
     assert [cells[2] for cells in found.cells()][::2] == ["–", "–"]
     (chart,) = trend_charts(found)
-    assert (chart.base, chart.alarm, len(chart.points)) == (None, None, 1)
+    assert (chart["base"], chart["alarm"], len(chart["points"])) == (None, None, 1)
     with pytest.raises(ConfigError, match="the baseline has too few scores to watch faithfulness"):
         found.check()
 

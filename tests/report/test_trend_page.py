@@ -22,19 +22,19 @@ BASELINE = live([0.9] * 6, seed=2)
 
 
 def charts_of(values, baseline=None, **options):
-    return {chart.metric: chart for chart in trend_charts(trend(live(values), baseline, **options))}
+    return {chart["metric"]: chart for chart in trend_charts(trend(live(values), baseline, **options))}
 
 
 def test_weeks_without_rows_leave_a_gap_in_the_curve():
     values = [0.9, *[None] * 6, 0.9, *[None] * 13, 0.9]  # weeks 45, 46 and 48
-    places = [point.x for point in charts_of(values, by="week")["faithfulness"].points]
+    places = [point["x"] for point in charts_of(values, by="week")["faithfulness"]["points"]]
     assert places[2] - places[1] == pytest.approx(2 * (places[1] - places[0]))
 
 
 def test_labels_of_the_time_axis_do_not_touch():
     for days in (1, 2, 3, 4, 7, 30, 200):
         found = trend(live([0.9] * days, per_day=3))
-        labels = next(chart for chart in trend_charts(found) if chart.metric == "noise").labels
+        labels = next(chart for chart in trend_charts(found) if chart["metric"] == "noise")["labels"]
         assert 1 <= len(labels) <= 5
         assert all(other[0] - one[0] >= 18 for one, other in pairwise(labels))
 
@@ -42,8 +42,8 @@ def test_labels_of_the_time_axis_do_not_touch():
 def test_a_curve_is_drawn_where_its_numbers_are():
     """Heights follow the scale of the grid, and times lie within their period."""
     found = trend(live([0.9] * 7 + [0.3] * 7), live([0.9] * 3, per_day=20, seed=2), by="day")
-    chart = next(one for one in trend_charts(found) if one.metric == "faithfulness")
-    heights = {float(label): height for height, label in chart.grid}
+    chart = next(one for one in trend_charts(found) if one["metric"] == "faithfulness")
+    heights = {float(label): height for height, label in chart["grid"]}
     low, high = min(heights), max(heights)
     top, bottom = heights[high], heights[low]
 
@@ -53,25 +53,27 @@ def test_a_curve_is_drawn_where_its_numbers_are():
     assert 0 < top < bottom < 100
     for value, height in heights.items():
         assert value_at(height) == pytest.approx(value)
-    for point, summary in zip(chart.points, found.values(), strict=True):
+    for point, summary in zip(chart["points"], found.values(), strict=True):
         mean = summary["faithfulness"]
-        ends = (value_at(point.y), value_at(point.bottom), value_at(point.top))
+        ends = (value_at(point["y"]), value_at(point["bottom"]), value_at(point["top"]))
         assert ends == pytest.approx((mean.mean, mean.low, mean.high))
-        assert point.metric == mean
+        assert point["metric"] == mean
     base = found.baseline["faithfulness"]
-    assert [value_at(height) for height in chart.base] == pytest.approx([base.mean, base.high, base.low])
-    width = chart.points[1].x - chart.points[0].x
-    assert [point.x for point in chart.points] == pytest.approx([9 + width * (n + 0.5) for n in range(14)])
+    assert [value_at(height) for height in chart["base"]] == pytest.approx([base.mean, base.high, base.low])
+    width = chart["points"][1]["x"] - chart["points"][0]["x"]
+    assert [point["x"] for point in chart["points"]] == pytest.approx([9 + width * (n + 0.5) for n in range(14)])
     assert 9 + 14 * width == pytest.approx(98)
     alarm, (change,) = found.alarms["faithfulness"], found.changes["faithfulness"]
-    marks = ((chart.since, alarm.since), (chart.raised, alarm.raised), (chart.changes[0][0], change.since))
+    marks = ((chart["since"], alarm.since), (chart["raised"], alarm.raised), (chart["changes"][0][0], change.since))
     for x, time in marks:
         rows = [one.time for one in found.rows[f"{time:%Y-%m-%d}"]]
         place = (time - START).days + rows.index(time) / len(rows)
         assert x == pytest.approx(9 + width * place)
     first = (alarm.since - START).days
-    assert [point.drifted for point in chart.points] == [n >= first for n in range(14)]
-    assert not any(point.drifted for one in trend_charts(found) if one.metric == "noise" for point in one.points)
+    assert [point["drifted"] for point in chart["points"]] == [n >= first for n in range(14)]
+    assert not any(
+        point["drifted"] for one in trend_charts(found) if one["metric"] == "noise" for point in one["points"]
+    )
 
 
 # The page
