@@ -30,7 +30,7 @@ from langchain_rageval.report.metric_comparison import (
     with_verdicts,
 )
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows
-from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, ids_of_no_answer, labelled_pairs
+from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
 from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference
@@ -263,10 +263,9 @@ def _with_labels(
         )
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     judged = [None if own is None or other is None else own - other for own, other in values]
-    labels = labelled_pairs(pairs, people)
+    labels, unknown = labelled_pairs(pairs, people)
     width = scale[1] - scale[0]
     found = corrected(list(zip(labels, judged, strict=True)), (-width, width), groups)
-    unknown = ids_of_no_answer(pairs, people)
     notes = [Note("labels-of-no-sample", metric=name, count=len(unknown), ids=unknown[:_MOST_NAMED])] if unknown else []
     if found is None:
         count = sum(label is not None for label in labels)

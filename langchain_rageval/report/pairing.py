@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,14 +111,22 @@ def metrics_in_common(
         ConfigError: if the configurations differ and `allowed` is False, or the runs disagree on the direction of a
             metric.
     """
-    ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
-    shared = {name: own[0].direction for name, own in ours.items() if name in theirs}
-    notes = _check_instruments(ours, theirs, list(shared), allowed, provenance)
-    alone = {"candidate": [name for name in ours if name not in shared]}
-    alone["baseline"] = [name for name in theirs if name not in shared]
-    notes += [Note(f"only-in-{report}", metrics=names) for report, names in alone.items() if names]
-    judges = {name: _judges(name, (ours[name], theirs[name]), provenance) for name in shared}
-    return SharedMetrics(shared, judges, notes, alone["baseline"])
+    sides = scores_by_metric(candidate), scores_by_metric(baseline)
+    shared = {name: own[0].direction for name, own in sides[0].items() if name in sides[1]}
+    opposite = [name for name, direction in shared.items() if sides[1][name][0].direction != direction]
+    if opposite:
+        raise ConfigError(
+            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
+        )
+    notes = _instrument_notes({name: [side[name] for side in sides] for name in shared}, allowed, provenance)
+    alone = [[name for name in side if name not in shared] for side in sides]
+    named = zip(_SIDES, alone, strict=True)
+    notes += [Note(f"only-in-{report}", metrics=names) for report, names in named if names]
+    judges = {name: _judges(name, [side[name] for side in sides], provenance) for name in shared}
+    return SharedMetrics(shared, judges, notes, alone[1])
+
+
+_SIDES = ("candidate", "baseline")
 
 
 def _judges(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
@@ -128,47 +136,48 @@ def _judges(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[
     return ", ".join(dict.fromkeys(name for side, one in digests for name in side.instrument(metric, one).judges))
 
 
-def _check_instruments(
-    ours: Mapping[str, Sequence[Score]],
-    theirs: Mapping[str, Sequence[Score]],
-    shared: Sequence[str],
-    allowed: bool,
-    provenance: tuple[Provenance, Provenance],
+def _instrument_notes(
+    scores: Mapping[str, Sequence[Sequence[Score]]], allowed: bool, provenance: tuple[Provenance, Provenance]
 ) -> list[Note]:
-    """Return notes on the shared metrics whose judge configurations differ between two runs, or are unknown."""
-    opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
-    if opposite:
-        raise ConfigError(
-            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
-        )
-    notes = _unknown_instruments(ours, theirs, shared, provenance)
+    """Return notes on the metrics whose judge configurations differ between two runs, or are unknown.
+
+    `scores` holds the scores of each metric in both runs.
+    """
+    unknown: dict[tuple[str, ...], list[str]] = {}
     listed: list[str] = []
     of_code: list[str] = []
-    for name in shared:
-        words, is_code = _difference(ours[name], theirs[name], provenance)
+    for name, sides in scores.items():
+        here, there = ({score.instrument for score in own if score.value is not None} for own in sides)
+        words, is_code = _difference(here, there, provenance)
         if words:
             (of_code if is_code else listed).append(f"{name} ({words})")
-    if of_code:
-        notes.append(Note("other-code", metrics=of_code))
-    if not listed:
-        return notes
-    if not allowed:
+        reasons: list[str] = []
+        for side, found, known in zip(_SIDES, (here, there), provenance, strict=True):
+            why = filter(None, (known.instrument(name, one).unknown for one in sorted(found)))
+            reasons += [f"{side}: {reason}" for reason in why][:1]
+        if reasons:
+            unknown.setdefault(tuple(reasons), []).append(name)
+    if listed and not allowed:
         raise ConfigError(
             f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
             "cannot be attributed to the systems; score both runs with the same instruments, or set "
             "allow_different_instruments=True"
         )
-    return [Note("different-instruments", metrics=listed), *notes]
+    return [
+        *([Note("different-instruments", metrics=listed)] if listed else []),
+        *(Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in unknown.items()),
+        *([Note("other-code", metrics=of_code)] if of_code else []),
+    ]
 
 
 def _difference(
-    ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+    here: Collection[str], there: Collection[str], provenance: tuple[Provenance, Provenance]
 ) -> tuple[str, bool]:
     """Return how the known instruments of a metric differ, in words, and whether only in code and versions."""
     words: list[str] = []
     is_code = True
-    here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
-    if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
+    both = {*here, *there}
+    if all("." not in one for one in both) and "" not in both and here and there and here != there:
         return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}", False  # of version 0.1.0
     for number, part in enumerate(("found_by", "counted_by")):
         own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
@@ -177,22 +186,3 @@ def _difference(
             words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
             is_code = is_code and one is not None and other is not None and without_code(one) == without_code(other)
     return "; ".join(dict.fromkeys(words)), is_code
-
-
-def _unknown_instruments(
-    ours: Mapping[str, Sequence[Score]],
-    theirs: Mapping[str, Sequence[Score]],
-    shared: Sequence[str],
-    provenance: tuple[Provenance, Provenance],
-) -> list[Note]:
-    """Return a note for each reason why the instruments of metrics are unknown."""
-    metrics: dict[tuple[str, ...], list[str]] = {}
-    for name in shared:
-        reasons: list[str] = []
-        for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
-            digests = sorted({score.instrument for score in scores if score.value is not None})
-            unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
-            reasons += [f"{side}: {reason}" for reason in unknown][:1]
-        if reasons:
-            metrics.setdefault(tuple(reasons), []).append(name)
-    return [Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in metrics.items()]

@@ -11,7 +11,7 @@ from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.labelling import answer_id, cell_of, question_with_history, read_labels
+from langchain_rageval.report.labelling import SheetLabel, answer_id, cell_of, question_with_history, read_labels
 from langchain_rageval.report.pairing import Pair
 from langchain_rageval.report.tables import interval_text
 from langchain_rageval.statistics import prediction_powered_mean
@@ -23,6 +23,8 @@ Labels = str | Path | Mapping[str, float]
 """Labelled sheet, or labels by the ids of a sheet."""
 Labelled = tuple[float | None, float | None]
 """Label and score of a sample, or differences of both; None if there is none."""
+_Answer = tuple[str, str, str, str]
+"""Answer as a sheet names it: id of the sample, id of the answer, and the cells of question and answer."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def corrected(
     return Corrected(found.mean, found.low, found.high, len(known))
 
 
-def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) -> list[float | None]:
+def answer_labels(rows: Iterable[Row], labels: Labels) -> list[float | None]:
     """Return the label of each row's answer; None for an answer without a label.
 
     A sheet is a CSV file in which people label answers. A label is matched to a row by the first of these that fits:
@@ -115,65 +117,19 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
     Args:
         rows: rows of a report.
         labels: path of a labelled sheet; or a mapping of the ids in a sheet to labels.
-        by_id: False to match no label by sample id alone. A sheet of two reports has two answers with one sample id,
-            so such a label may belong to the answer that is not in `rows`.
 
     Raises:
         ConfigError: if the sheet cannot be read, or gives an answer two different labels.
     """
-    known: dict[tuple[str, str | None], float] = {}
-    by_text: dict[tuple[str, str], float] = {}
-    if isinstance(labels, Mapping):
-        known = {(name, None): float(value) for name, value in labels.items()}
-    else:
-        for entry in read_labels(Path(labels)):
-            if known.setdefault((entry.id, entry.answer), entry.value) != entry.value:
-                raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} already has another label: keep one")
-            if entry.answer is not None and entry.question is not None:
-                by_text.setdefault((entry.question, entry.answer), entry.value)
-    by_name = {name: value for (name, _), value in known.items()}
-    ids = SampleIds()
-    found = []
-    for row in rows:
-        name = ids.distinct(row.sample).id
-        answer, question = (cell_of(text) for text in (row.sample.answer or "", question_with_history(row.sample)))
-        own = known.get((name, None)) if by_id else None
-        own = known.get((name, answer), by_text.get((question, answer), own))
-        found.append(by_name.get(answer_id(name, row.sample), own))
-    return found
+    return _matched(_answers(rows), _entries(labels), by_id=True)
 
 
-def ids_of_no_answer(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[str]:
-    """Return the ids of labels that match no row in the pairs, neither by id nor by question and answer.
+def labelled_pairs(
+    pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]
+) -> tuple[list[float | None], list[str]]:
+    """Return the difference of labels, candidate minus baseline, of each pair, and the ids of labels that fit no row.
 
-    Args:
-        pairs: rows of candidate and baseline.
-        labels: labels from one sheet (CSV file) with the answers of both reports; or a tuple of the candidate's labels
-            and the baseline's labels.
-    """
-    sides = [row for row, _ in pairs], [row for _, row in pairs]
-    if isinstance(labels, tuple):
-        parts = zip((sides[:1], sides[1:]), labels, strict=True)
-        return [name for part, own in parts for name in _ids_of_no_answer(part, own)]
-    return _ids_of_no_answer(sides, labels)
-
-
-def _ids_of_no_answer(sides: Sequence[Sequence[Row]], labels: Labels) -> list[str]:
-    ids, answers = set[str](), set[tuple[str | None, str | None]]()
-    for rows in sides:
-        known = SampleIds()
-        for row in rows:
-            name = known.distinct(row.sample).id
-            ids |= {name, answer_id(name, row.sample)}
-            answers.add((cell_of(question_with_history(row.sample)), cell_of(row.sample.answer or "")))
-    if isinstance(labels, Mapping):
-        return [name for name in labels if name not in ids]
-    entries = read_labels(Path(labels))
-    return [one.id for one in entries if one.id not in ids and (one.question, one.answer) not in answers]
-
-
-def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[float | None]:
-    """Return the difference of labels, candidate minus baseline, of each pair; None unless both rows have a label.
+    The difference is None unless both rows have a label. A label fits a row by id, or by question and answer.
 
     Args:
         pairs: rows of candidate and baseline.
@@ -182,16 +138,50 @@ def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]
     Raises:
         ConfigError: if no pair is labelled.
     """
-    own, other = labels if isinstance(labels, tuple) else (labels, labels)
-    by_id = isinstance(labels, tuple)
-    sides = (
-        answer_labels((row for row, _ in pairs), own, by_id=by_id),
-        answer_labels((r for _, r in pairs), other, by_id=by_id),
-    )
-    both = [None if one is None or two is None else one - two for one, two in zip(*sides, strict=True)]
+    by_id = isinstance(labels, tuple)  # a sheet of two reports has two answers with one sample id
+    ours, theirs = map(_entries, labels) if isinstance(labels, tuple) else [_entries(labels)] * 2
+    sides = _answers(row for row, _ in pairs), _answers(row for _, row in pairs)
+    own, other = _matched(sides[0], ours, by_id=by_id), _matched(sides[1], theirs, by_id=by_id)
+    both = [None if one is None or two is None else one - two for one, two in zip(own, other, strict=True)]
     if all(difference is None for difference in both):
         raise ConfigError(
             "no sample has a label of both answers: write a sheet of both reports with `rageval label CANDIDATE "
             "--baseline BASELINE`, or pass labels=(labels of the candidate, labels of the baseline)"
         )
-    return both
+    unknown = []
+    for answers, entries in zip(sides, (ours, theirs), strict=True) if by_id else [([*sides[0], *sides[1]], ours)]:
+        ids, texts = {name for one in answers for name in one[:2]}, {one[2:] for one in answers}
+        unknown += [one.id for one in entries if one.id not in ids and (one.question, one.answer) not in texts]
+    return both, unknown
+
+
+def _answers(rows: Iterable[Row]) -> list[_Answer]:
+    ids = SampleIds()
+    named = ((ids.distinct(row.sample).id, row.sample) for row in rows)
+    return [
+        (name, answer_id(name, one), cell_of(question_with_history(one)), cell_of(one.answer or ""))
+        for name, one in named
+    ]
+
+
+def _entries(labels: Labels) -> list[SheetLabel]:
+    """Return the labels of a sheet or a mapping, after checking that no answer has two different ones."""
+    if isinstance(labels, Mapping):
+        return [SheetLabel(0, name, float(value), None, None) for name, value in labels.items()]
+    entries, known = read_labels(Path(labels)), dict[tuple[str, str | None], float]()
+    for entry in entries:
+        if known.setdefault((entry.id, entry.answer), entry.value) != entry.value:
+            raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} already has another label: keep one")
+    return entries
+
+
+def _matched(answers: Sequence[_Answer], entries: Sequence[SheetLabel], *, by_id: bool) -> list[float | None]:
+    """Return the label of each answer, or None; `by_id` is False to match no label by sample id alone."""
+    known = {(entry.id, entry.answer): entry.value for entry in entries}
+    by_name = {name: value for (name, _), value in known.items()}
+    by_text = {(entry.question, entry.answer): entry.value for entry in reversed(entries)}  # the first one counts
+    found = []
+    for name, own_id, question, text in answers:
+        own = known.get((name, None)) if by_id else None
+        found.append(by_name.get(own_id, known.get((name, text), by_text.get((question, text), own))))
+    return found
