@@ -8,9 +8,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError, did_you_mean, list_choices
@@ -32,7 +31,7 @@ from langchain_rageval.report.metric_comparison import (
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows
 from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
-from langchain_rageval.report.units import By, Units
+from langchain_rageval.report.units import AUTO, By, Units
 from langchain_rageval.statistics import detectable_difference
 
 Require = Literal["no regression found", "no worse", "confirmed"]
@@ -184,33 +183,42 @@ def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
     return (name, metric.shown, *means, metric.interval or "–", metric.p or "–", *counts)
 
 
-def compare_rows(
-    candidate: Sequence[Row],
-    baseline: Sequence[Row],
-    margin: float,
-    cluster: By | None,
-    allow_different_instruments: bool,
-    provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
+class PeopleLabels(NamedTuple):
+    """Labels that people gave the answers of two reports.
+
+    Attributes:
+        labels: a sheet of both reports, or labels by its ids; or a tuple of the candidate's and the baseline's labels.
+        metric: name of the labelled metric; None for the only metric that the reports have in common.
+        scale: the lowest and the highest possible label.
+    """
+
+    labels: Labels | tuple[Labels, Labels]
+    metric: str | None
+    scale: tuple[float, float]
+
+
+def compare_paired(
+    candidate: ReportData,
+    baseline: ReportData,
+    margin: float = 0.0,
+    cluster: By | None = AUTO,
+    allow_different_instruments: bool = False,
     require: Require = "no regression found",
-    *,
-    is_drawn: bool = False,
-    labels: Labels | tuple[Labels, Labels] | None = None,
-    labelled: str = "",
-    label_scale: tuple[float, float] = (0.0, 1.0),
     again: Sequence[Row] = (),
+    people: PeopleLabels | None = None,
 ) -> Comparison:
     """Return the comparison of two runs over the same samples; `Report.compare` describes the other arguments.
 
-    `provenance` holds the configurations (judges, prompts, options) behind the scores of candidate and baseline;
-    errors and notes quote them. `is_drawn` is True if a stopping rule (`until=`) let the candidate score only a random
-    part of the samples; the other samples then do not count as missing. `labelled` is the name of the metric that
-    people labelled. `again` holds rows of the baseline that the candidate's metrics scored again, to measure how far
-    the judge has changed.
+    `again` holds rows of the baseline that the candidate's metrics scored again, to measure how far the judge has
+    changed. If a stopping rule (`until=`) let the candidate score only a random part of the samples, the other samples
+    do not count as missing.
     """
     check_require(require, margin)
-    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
-    pairing = pair_rows(candidate, baseline)
-    if is_drawn:
+    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments)
+    if people is not None and people.metric is None and len(shared) != 1:
+        raise ConfigError(f"name the labelled metric, such as metric={next(iter(shared), '…')!r}")
+    pairing = pair_rows(candidate.rows, baseline.rows)
+    if candidate.decisions:
         pairing = replace(pairing, missing=[])
     units = Units((row.sample for row, _ in pairing.pairs), cluster)
     groups = units.groups()
@@ -219,37 +227,31 @@ def compare_rows(
         for name, direction in shared.items()
     ]
     judged = with_verdicts(compared, margin)
-    shifts = judge_shifts(pairing.pairs, pair_rows(again, baseline).pairs, shared, cluster)
+    shifts = judge_shifts(pairing.pairs, pair_rows(again, baseline.rows).pairs, shared, cluster)
     moved = moved_verdicts(
         judged, shifts, margin, lambda one, by: compare_metric(one.metric, one.direction, pairing.pairs, groups, by=by)
     )
-    metrics = [_with_coverage(metric, pairing, groups, margin) for metric in judged]
-    if labels is not None:
-        metrics, label_notes = _with_labels(metrics, labelled, labels, label_scale, pairing.pairs, groups, margin)
+    metrics, labelled = [_with_coverage(metric, pairing, groups, margin) for metric in judged], ""
+    if people is not None:
+        labelled = people.metric or next(iter(shared))
+        metrics, label_notes = _with_labels(metrics, labelled, people, pairing.pairs, groups, margin)
         notes = [*label_notes, *notes]
-    notes += [*_unpaired_notes(candidate, baseline, pairing), *units.notes(paired=True)]
+    notes += [*_unpaired_notes(candidate.rows, baseline.rows, pairing), *units.notes(paired=True)]
     notes += [
         Note("coverage-fell", metric=metric.metric, lost=metric.lost, gained=metric.gained)
         for metric in metrics
         if metric.coverage_fell
     ]
-    return Comparison(
-        metrics,
-        notes,
-        margin,
-        require=require,
-        missing_metrics=alone,
-        judge_shift=shifts,
-        moved=moved,
-        labelled=labelled,
-    )
+    findings: dict[str, Any] = {"missing_metrics": alone, "judge_shift": shifts, "moved": moved, "labelled": labelled}
+    found = Comparison(metrics, notes, margin, require=require, **findings)
+    found.left_out = {name for _, name in candidate.left_out}
+    return found
 
 
 def _with_labels(
     metrics: Sequence[MetricComparison],
     name: str,
-    people: Labels | tuple[Labels, Labels],
-    scale: tuple[float, float],
+    people: PeopleLabels,
     pairs: Sequence[Pair],
     groups: Sequence[Hashable] | None,
     margin: float,
@@ -263,8 +265,8 @@ def _with_labels(
         )
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     judged = [None if own is None or other is None else own - other for own, other in values]
-    labels, unknown = labelled_pairs(pairs, people)
-    width = scale[1] - scale[0]
+    labels, unknown = labelled_pairs(pairs, people.labels)
+    width = people.scale[1] - people.scale[0]
     found = corrected(list(zip(labels, judged, strict=True)), (-width, width), groups)
     notes = [Note("labels-of-no-sample", metric=name, count=len(unknown), ids=unknown[:_MOST_NAMED])] if unknown else []
     if found is None:

@@ -10,6 +10,7 @@ from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.files import ReportData
 
 Pair = tuple[Row, Row]
 
@@ -97,21 +98,22 @@ class SharedMetrics(NamedTuple):
 
 
 def metrics_in_common(
-    candidate: Sequence[Row], baseline: Sequence[Row], allowed: bool, provenance: tuple[Provenance, Provenance]
+    candidate: ReportData, baseline: ReportData, allowed: bool, rows: Sequence[Row] | None = None
 ) -> SharedMetrics:
     """Return the common metrics of two runs, after checking that the runs are comparable.
 
     Args:
-        candidate: rows of one run.
-        baseline: rows of the other run.
+        candidate: one run.
+        baseline: the other run.
         allowed: True if scores of different judge configurations may be compared.
-        provenance: readable configurations (judge, prompts, options) of both runs.
+        rows: rows of the candidate to compare; None for all.
 
     Raises:
         ConfigError: if the configurations differ and `allowed` is False, or the runs disagree on the direction of a
             metric.
     """
-    sides = scores_by_metric(candidate), scores_by_metric(baseline)
+    sides = scores_by_metric(candidate.rows if rows is None else rows), scores_by_metric(baseline.rows)
+    provenance = candidate.provenance, baseline.provenance
     shared = {name: own[0].direction for name, own in sides[0].items() if name in sides[1]}
     opposite = [name for name, direction in shared.items() if sides[1][name][0].direction != direction]
     if opposite:

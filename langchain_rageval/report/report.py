@@ -14,7 +14,14 @@ from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import Comparison, Require, compare_rows, minimum_difference, requirement_of
+from langchain_rageval.report.comparison import (
+    Comparison,
+    PeopleLabels,
+    Require,
+    compare_paired,
+    minimum_difference,
+    requirement_of,
+)
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import (
@@ -22,7 +29,6 @@ from langchain_rageval.report.files import (
     check_metric,
     head_of,
     instruments_of,
-    metric_names,
     metric_or_only,
     read_report,
     to_data_frame,
@@ -39,7 +45,7 @@ from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.summary import Summary, missing_scores, summarise, summarise_slices, worst_rows
 from langchain_rageval.report.tables import html_table
-from langchain_rageval.report.units import AUTO, NONE, By, ScoresById, Slicer, Units
+from langchain_rageval.report.units import AUTO, NONE, By, ScoresById, Units, slices_of
 from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
@@ -266,11 +272,8 @@ class Report(ReportData):
         found, units = answer_labels(self.rows, labels), Units((row.sample for row in self.rows), cluster)
         values = [row.scores[metric].value if metric in row.scores else None for row in self.rows]
         slices: dict[str, list[int]] = {}
-        slicer = None if by is None else Slicer(by)
-        for place, row in enumerate(self.rows):
-            slices.setdefault((slicer.slice_of(row.sample) or NONE) if slicer else "all", []).append(place)
-        if slicer is not None:
-            slicer.check_known()
+        for place, name in enumerate(slices_of(self.rows, by)):
+            slices.setdefault(name or NONE, []).append(place)
         return {
             name: corrected([(found[at], values[at]) for at in places], scale, units.groups(places))
             for name, places in slices.items()
@@ -369,31 +372,12 @@ class Report(ReportData):
             raise ConfigError('require="confirmed" needs labels=...: pass a sheet of both reports that people labelled')
         if labels is not None and not paired:
             raise ConfigError("labels= needs paired samples: remove labels= or paired=False")
-        known = (self.provenance, baseline.provenance)
-        rows, again = (self.rows, baseline.rows), () if anchors is None else anchors.rows
-        if paired:
-            shared = [name for name in metric_names(self) if name in metric_names(baseline)]
-            if labels is not None and metric is None and len(shared) != 1:
-                raise ConfigError(f"name the labelled metric, such as metric={(shared or ['…'])[0]!r}")
-            found = compare_rows(
-                *rows,
-                margin,
-                cluster,
-                allow_different_instruments,
-                known,
-                require,
-                is_drawn=bool(self.decisions),
-                labels=labels,
-                labelled="" if labels is None else metric or shared[0],
-                label_scale=label_scale,
-                again=again,
-            )
-        else:
-            found = compare_unpaired(
-                *rows, margin, cluster, allow_different_instruments, reweight, known, require, again
-            )
-        found.left_out = {name for _, name in self.left_out}
-        return found
+        again = () if anchors is None else anchors.rows
+        options = (margin, cluster, allow_different_instruments, require, again)
+        if not paired:
+            return compare_unpaired(self, baseline, *options, reweight)
+        people = None if labels is None else PeopleLabels(labels, metric, label_scale)
+        return compare_paired(self, baseline, *options, people)
 
     def minimum_detectable_difference(
         self,

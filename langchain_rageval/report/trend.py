@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
@@ -17,7 +17,7 @@ from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
 from langchain_rageval.report.pairing import metrics_in_common
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
-from langchain_rageval.report.units import NONE, By, Slicer, Units
+from langchain_rageval.report.units import NONE, By, Units, slices_of
 from langchain_rageval.report.unpaired import mix_shifts
 from langchain_rageval.statistics.sequential import DriftDetector, change_points, spread_of_groups
 
@@ -90,8 +90,7 @@ def trend(
     notes += remarks
     if baseline is None:
         return Trend(summaries, periods, None, {}, by, error, notes, changes)
-    known = (report.provenance, baseline.provenance)
-    shared, judges, remarks, _ = metrics_in_common(timed, baseline.rows, allow_different_instruments, known)
+    shared, judges, remarks, _ = metrics_in_common(report, baseline, allow_different_instruments, timed)
     if not shared:
         raise ConfigError(
             f"the runs have no metric in common: the run has {', '.join(metric_names(report))}; "
@@ -142,7 +141,7 @@ def _alarms(
         own = _scored(name, rows, adjust)
         watched = [entry for entry in own if entry[2] in slices[name]]
         score = next((row.scores[name] for row in baseline if name in row.scores), None)
-        if score and watched and (alarm := _alarm(score, watched, its, slices[name], margin, error, len(metrics))):
+        if score and watched and (alarm := _alarm(score, watched, its, margin, error, len(metrics))):
             alarms[name] = alarm
         if len(watched) < len(own):
             note = Note("rows-of-small-slices", metric=name, count=len(own) - len(watched), least=_LEAST_BASELINE)
@@ -159,13 +158,7 @@ def _large_slices(scored: Iterable[Scored]) -> dict[str | None, list[float]]:
 
 
 def _alarm(
-    score: Score,
-    own: Sequence[Scored],
-    its: Sequence[Scored],
-    slices: Mapping[str | None, Sequence[float]],
-    margin: float,
-    error: float,
-    metrics: int,
+    score: Score, own: Sequence[Scored], its: Sequence[Scored], margin: float, error: float, metrics: int
 ) -> DriftAlarm | None:
     """Return the alarm about a metric, if there is one.
 
@@ -173,7 +166,6 @@ def _alarm(
         score: a score of the metric, of which direction and range are read.
         own: scored rows of the run, of slices of the baseline.
         its: scored rows of the baseline.
-        slices: values of the baseline by slice.
         margin: by how much the mean may be worse.
         error: probability that the baseline's mean is lower than assumed, for all metrics together.
         metrics: number of metrics.
@@ -185,7 +177,7 @@ def _alarm(
         share = (value - low) / (high - low)
         return share if score.direction == "higher" else 1 - share
 
-    known: dict[Hashable, list[float]] = {part: [*map(scaled, values)] for part, values in slices.items()}
+    known: dict[Hashable, list[float]] = {part: [*map(scaled, values)] for part, values in _large_slices(its).items()}
     detector = DriftDetector(known, error / metrics, margin=margin / (high - low), run_length=_YEAR * metrics)
     for row, value, part in own:
         if detector.add(scaled(value), part, _day(row)):
@@ -245,17 +237,11 @@ def _starts(names: Sequence[Hashable]) -> list[int]:
     return [place for place, name in enumerate(names) if not place or name != names[place - 1]]
 
 
-def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[Scored]:
+def _scored(metric: str, rows: Sequence[Row], adjust: By | None) -> list[Scored]:
     """Return each row that has a value of the metric, with the value and the slice; one row for each unit of a day."""
-    slicer = None if adjust is None else Slicer(adjust)
-    found = []
-    for row in rows:
-        part = slicer.slice_of(row.sample) if slicer else None
-        if metric in row.scores and (value := row.scores[metric].value) is not None:
-            found.append((row, value, part))
-    if slicer is not None:
-        slicer.check_known()
-    return _one_per_unit(found)
+    slices = zip(rows, slices_of(rows, adjust), strict=True)
+    scored = ((row, row.scores[metric].value, part) for row, part in slices if metric in row.scores)
+    return _one_per_unit([(row, value, part) for row, value, part in scored if value is not None])
 
 
 def _one_per_unit(scored: Sequence[Scored]) -> list[Scored]:

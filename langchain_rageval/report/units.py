@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
 from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Sample, Score
+from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.text.language import detect_language
 
@@ -53,6 +53,20 @@ class Slicer:
         if self._seen and not self._known:
             fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
             raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
+
+
+def slices_of(rows: Sequence[Row], by: By | None) -> list[str | None]:
+    """Return the name of each row's slice, None without a value; "all" for every row if `by` is None.
+
+    Raises:
+        ConfigError: if there are rows, and no sample has a value for `by`.
+    """
+    if by is None:
+        return ["all"] * len(rows)
+    slicer = Slicer(by)
+    slices = [slicer.slice_of(row.sample) for row in rows]
+    slicer.check_known()
+    return slices
 
 
 def in_reading_order(labels: Iterable[str]) -> list[str]:

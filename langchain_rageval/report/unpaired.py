@@ -9,28 +9,29 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from statistics import quantiles
 from typing import Any
 
 import numpy as np
 
-from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.report.comparison import Comparison, Require, check_require
-from langchain_rageval.report.gates import value_of
+from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.metric_comparison import (
     MetricComparison,
     Verdict,
     equal_rows,
     judge_shifts,
     moved_verdicts,
+    value_in,
     with_verdicts,
 )
 from langchain_rageval.report.pairing import metrics_in_common, pair_rows
 from langchain_rageval.report.summary import value_range
-from langchain_rageval.report.units import NONE, By, Slicer, Units
+from langchain_rageval.report.units import NONE, By, Units, slices_of
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.paired import Stratum, unpaired_difference
 from langchain_rageval.text.language import detect_language
@@ -159,102 +160,80 @@ LEAST_SAMPLES = 6
 """Minimum number of scored samples, or clusters, in each report."""
 
 
-@dataclass(frozen=True)
-class _Side:
-    """Rows of one report with their clusters and slices."""
+_Entry = tuple[Row, Hashable, str | None]
+"""Row with its cluster and its slice; None without a value."""
+_Value = tuple[float, Hashable, str | None]
 
-    rows: Sequence[Row]
-    clusters: Sequence[Hashable] | None
-    slices: Sequence[str | None]  # None without a value
 
-    def values(self, metric: str) -> list[tuple[float, Hashable, str | None]]:
-        """Return value, cluster and slice of each row that has a value."""
-        clusters = self.clusters or [None] * len(self.rows)
-        scored = zip(self.rows, clusters, self.slices, strict=True)
-        return [
-            (value, cluster, part)
-            for row, cluster, part in scored
-            if (value := value_of(row.sample, row.scores.get(metric))) is not None
-        ]
+def _values(entries: Sequence[_Entry], metric: str) -> list[_Value]:
+    """Return value, cluster and slice of each row that has a value."""
+    valued = ((value_in(row, metric), cluster, part) for row, cluster, part in entries)
+    return [(value, cluster, part) for value, cluster, part in valued if value is not None]
 
 
 def compare_unpaired(
-    candidate: Sequence[Row],
-    baseline: Sequence[Row],
+    candidate: ReportData,
+    baseline: ReportData,
     margin: float,
     cluster: By | None,
     allow_different_instruments: bool,
+    require: Require,
+    again: Sequence[Row],
     reweight: By | None,
-    provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
-    require: Require = "no regression found",
-    again: Sequence[Row] = (),
 ) -> Comparison:
     """Return the comparison of two runs over different samples; `Report.compare` describes the other arguments.
 
-    `provenance` holds the configurations (judges, prompts, options) behind the scores of candidate and baseline;
-    errors and notes quote them. `again` holds rows of the baseline that the candidate's metrics scored again, to
-    measure how far the judge has changed.
+    `again` holds rows of the baseline that the candidate's metrics scored again, to measure how far the judge has
+    changed.
     """
     check_require(require, margin)
-    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
-    clusters, cluster_notes = _clusters(candidate, baseline, cluster)
-    notes += cluster_notes
-    own, its = (_side(rows, groups, reweight) for rows, groups in zip((candidate, baseline), clusters, strict=True))
-    metrics = with_verdicts([_compare(name, direction, own, its) for name, direction in shared.items()], margin)
+    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments)
+    runs = {"candidate": candidate.rows, "baseline": baseline.rows}
+    units = {name: Units((row.sample for row in rows), cluster) for name, rows in runs.items()}
+    notes += [Note(f"units-of-{name}", note=note) for name, one in units.items() for note in one.notes()]
+    groups = [one.groups() for one in units.values()]
+    own, its = (
+        list(zip(rows, own or range(len(rows)), slices_of(rows, reweight), strict=True))
+        for rows, own in zip(runs.values(), groups, strict=True)
+    )
+    compare = partial(_compare, own, its, clustered=any(groups))
+    metrics = with_verdicts([compare(name, direction) for name, direction in shared.items()], margin)
     if reweight is not None:
         metrics, dropped_notes = _without_dropped(metrics, own, its)
         notes += dropped_notes
-    shifts = judge_shifts(equal_rows(candidate, baseline), pair_rows(again, baseline).pairs, shared, cluster)
-    moved = moved_verdicts(metrics, shifts, margin, lambda one, by: _compare(one.metric, one.direction, own, its, by))
+    shifts = judge_shifts(equal_rows(*runs.values()), pair_rows(again, baseline.rows).pairs, shared, cluster)
+    moved = moved_verdicts(metrics, shifts, margin, lambda one, by: compare(one.metric, one.direction, by=by))
     metrics = [replace(one, judge=judges[one.metric]) for one in metrics]
     for place, metric in enumerate(metrics):
         if metric.coverage_fell:
             lost = [Note("lost-coverage-unpaired", metric=metric.metric)]
             shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
             metrics[place] = replace(metric, verdict=shown, lost_coverage=lost)
-    notes += _mix_notes(candidate, baseline, reweight)
-    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
+    notes += _mix_notes(candidate.rows, baseline.rows, reweight)
+    found = Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
+    found.left_out = {name for _, name in candidate.left_out}
+    return found
 
 
-def _clusters(
-    candidate: Sequence[Row], baseline: Sequence[Row], cluster: By | None
-) -> tuple[list[Sequence[Hashable] | None], list[Note]]:
-    """Return the units of the rows of both runs, None if all are independent, and notes on them; see `Units`."""
-    sides = {"candidate": candidate, "baseline": baseline}
-    runs = {name: Units((row.sample for row in rows), cluster) for name, rows in sides.items()}
-    notes = [Note(f"units-of-{name}", note=note) for name, units in runs.items() for note in units.notes()]
-    groups = [units.groups() for units in runs.values()]
-    if any(groups):
-        groups = [own or list(range(len(rows))) for own, rows in zip(groups, sides.values(), strict=True)]
-    return [*groups], notes
-
-
-def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By | None) -> _Side:
-    if reweight is None:
-        return _Side(rows, clusters, [""] * len(rows))
-    slicer = Slicer(reweight)
-    slices = [slicer.slice_of(row.sample) for row in rows]
-    slicer.check_known()
-    return _Side(rows, clusters, slices)
-
-
-def _compare(metric: str, direction: Direction, own: _Side, its: _Side, by: float = 0.0) -> MetricComparison:
+def _compare(
+    own: Sequence[_Entry], its: Sequence[_Entry], metric: str, direction: Direction, *, clustered: bool, by: float = 0.0
+) -> MetricComparison:
     """Return the comparison of one metric, with a shift subtracted, without adjusted p-value and verdict."""
-    ours, theirs = own.values(metric), its.values(metric)
-    both = [[1.0] * len(of) + [0.0] * (len(side.rows) - len(of)) for of, side in ((ours, own), (theirs, its))]
+    ours, theirs = _values(own, metric), _values(its, metric)
+    both = [[1.0] * len(of) + [0.0] * (len(side) - len(of)) for of, side in ((ours, own), (theirs, its))]
     covered = unpaired_difference([Stratum(both[0], both[1])])
     coverage_p = covered.p_value / 2 if covered.candidate < covered.baseline else 1.0  # one-sided
     few: Verdict = "too few samples"
     samples = (len(ours), len(theirs))
     base = MetricComparison(metric, direction, verdict=few, samples=samples, pairs_verdict=few, coverage_p=coverage_p)
-    if min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
+    if min(len({cluster for _, cluster, _ in values}) for values in (ours, theirs)) < LEAST_SAMPLES:
         return base
     numbers = [value for value, *_ in (*ours, *theirs)]
-    scores = (row.scores[metric] for row in chain(own.rows, its.rows) if metric in row.scores)
+    scores = (row.scores[metric] for row, *_ in chain(own, its) if metric in row.scores)
     declared = next((score.range for score in scores if score.range is not None), None)
     low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
     width = high - low or 1.0
-    strata = _strata(ours, theirs, low, width, own.clusters is not None)
+    strata = _strata(ours, theirs, low, width, clustered)
     if not strata:
         return base
     found = unpaired_difference(strata, shift=by / width)
@@ -272,12 +251,12 @@ def _compare(metric: str, direction: Direction, own: _Side, its: _Side, by: floa
 
 
 def _without_dropped(
-    metrics: Sequence[MetricComparison], own: _Side, its: _Side
+    metrics: Sequence[MetricComparison], own: Sequence[_Entry], its: Sequence[_Entry]
 ) -> tuple[list[MetricComparison], list[Note]]:
     """Return comparisons, at most inconclusive if over 5% of the baseline is in slices of its own, and notes."""
     found, notes = [], []
     for metric in metrics:
-        ours, theirs = ([part for *_, part in side.values(metric.metric)] for side in (own, its))
+        ours, theirs = ([part for *_, part in _values(side, metric.metric)] for side in (own, its))
         dropped = [part or NONE for part in theirs if part is None or part not in ours]
         share = len(dropped) / max(1, len(theirs))
         if dropped:
@@ -288,16 +267,8 @@ def _without_dropped(
     return found, notes
 
 
-def _units(values: Sequence[tuple[float, Hashable, str | None]], side: _Side) -> int:
-    return len(values) if side.clusters is None else len({cluster for _, cluster, _ in values})
-
-
 def _strata(
-    ours: Sequence[tuple[float, Hashable, str | None]],
-    theirs: Sequence[tuple[float, Hashable, str | None]],
-    low: float,
-    width: float,
-    clustered: bool,
+    ours: Sequence[_Value], theirs: Sequence[_Value], low: float, width: float, clustered: bool
 ) -> list[Stratum]:
     """Return the values by slice with the baseline's shares, over the slices that both runs have."""
     parts: dict[str, tuple[list[tuple[float, Hashable]], list[tuple[float, Hashable]]]] = {}

@@ -26,13 +26,12 @@ from langchain_rageval.data.schema import Direction, Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.report.comparison import compare_rows
+from langchain_rageval.report.comparison import compare_paired
 from langchain_rageval.report.files import ReportData, metric_or_only
 from langchain_rageval.report.metric_comparison import MetricComparison
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.report.tables import Analysis, interval_text, number_text, p_text
-from langchain_rageval.report.units import AUTO
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.statistics import holm
 from langchain_rageval.text.language import detect_language
@@ -317,7 +316,8 @@ def _standings(
     means = {model: summary.mean if summary else None for model, summary in summaries.items()}
     sign, none = 1 if direction == "higher" else -1, MetricComparison(metric, direction)
     models = sorted(by_model, key=lambda model: (means[model] is None, -sign * (means[model] or 0.0)))
-    pairs = [compare_rows(by_model[own], by_model[above], 0.0, AUTO, True) for above, own in pairwise(models)]
+    runs = pairwise(ReportData(by_model[model]) for model in models)
+    pairs = [compare_paired(own, above, allow_different_instruments=True) for above, own in runs]
     compared = dict(zip(models, [none, *(pair.get(metric, none) for pair in pairs)], strict=True))
     testable = {model: one.p_unadjusted for model, one in compared.items() if one.verdict != none.verdict}
     p_values = {model: p_value for model, p_value in testable.items() if p_value is not None}
