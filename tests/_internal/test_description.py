@@ -13,7 +13,7 @@ import numpy as np
 import openai
 import pytest
 import requests
-from helpers.each import each
+from helpers.each import each, error_of
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -211,9 +211,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize(("value", "message"), UNKNOWN.values(), ids=UNKNOWN)
 def test_an_object_without_readable_state_is_unknown(value, message):
-    with pytest.raises(NotDescribable) as error:
-        describe(value)
-    assert str(error.value) == message
+    assert str(error_of(NotDescribable, describe, value)) == message
 
 
 def test_a_private_attribute_of_a_model_is_no_setting():
@@ -337,9 +335,7 @@ ROUTED = {
 def test_a_header_that_may_choose_an_answer_makes_its_owner_unknown(name):
     value, message = ROUTED[name]
     for owner in (Own("a", **{message.split()[0]: value}), {message.split()[0]: value}):
-        with pytest.raises(NotDescribable) as error:
-            describe(owner)
-        assert str(error.value) == message
+        assert str(error_of(NotDescribable, describe, owner)) == message
     assert describe({"header": "title"}) != describe({"header": "no title"})
 
 

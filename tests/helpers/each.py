@@ -1,4 +1,4 @@
-"""Rules over lists of cases as one test, the rules of the public test classes, and pairs of endpoints and doors."""
+"""Rules over lists of cases as one test, expected errors, rules of public test classes, endpoints and doors."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,6 +10,13 @@ from typing import Any
 import pytest
 
 Test = Callable[..., Any]
+
+
+def error_of(kind: type[BaseException], call: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+    """Return the error of a kind that a call raises; the test fails if it raises none."""
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    return caught.value
 
 
 def each(

@@ -1,12 +1,13 @@
 """Judges, replies, embeddings and cross-encoders for tests: scripted or computed, with a record of the requests."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import log
 from typing import Any
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_rageval import OfflineJudge
 from langchain_rageval.metrics.answer_completeness import list_question_parts
@@ -178,6 +179,32 @@ def graded(**given: int) -> RubricGrades:
     return RubricGrades(
         grades=[RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()]
     )
+
+
+def token(text: str | bytes, others: Mapping[str, float] | None = None) -> Any:
+    """Return a token of a reply in OpenAI's format; `others` maps the alternatives to their probabilities."""
+    shares = {text if isinstance(text, bytes) else text.encode(): 1 - sum((others or {}).values())}
+    shares |= {other.encode(): share for other, share in (others or {}).items()}
+    top = [
+        {"token": content.decode(errors="replace"), "bytes": list(content), "logprob": log(share)}
+        for content, share in shares.items()
+    ]
+    return {**top[0], "top_logprobs": top}
+
+
+def with_tokens(*tokens: Any) -> AIMessage:
+    """Return a reply with log-probabilities, from its tokens or, for tokens without alternatives, their texts."""
+    items = [item if isinstance(item, dict) else token(item) for item in tokens]
+    text = b"".join(bytes(item["bytes"]) for item in items).decode()
+    return AIMessage(text, response_metadata={"logprobs": {"content": items, "refusal": None}})
+
+
+class Refusal(Exception):
+    """An error with a status, as clients raise it when the endpoint rejects a request."""
+
+    def __init__(self, message: str = "no", status_code: int | None = 400) -> None:
+        super().__init__(message)
+        self.status_code = status_code
 
 
 class Vectors(Embeddings):

@@ -1,4 +1,4 @@
-"""Whole outputs that are compared with a stored file, and figures as text."""
+"""Data of stored files, whole outputs that are compared with a stored file, and figures as text."""
 
 import base64
 import gzip
@@ -9,10 +9,17 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from langchain_rageval import __version__
 
-FOLDER = Path(__file__).parents[1] / "fixtures" / "outputs"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+FOLDER = FIXTURES / "outputs"
+
+
+def fixture_data(name):
+    """Return the data of a YAML file in the folder of fixtures."""
+    return yaml.load((FIXTURES / name).read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def assert_stored(name, text):

@@ -2,12 +2,13 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
-from helpers.each import each
-from helpers.scripted import Scripted, human_of, scripted
+from helpers.each import each, error_of
+from helpers.scripted import Refusal, Scripted, human_of, scripted
 from helpers.waiting import PATIENCE, until
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
@@ -27,19 +28,12 @@ STATE = {"question": "What?", "text": "A."}
 RUNGS = ["json_schema", "function_calling", "json_mode", "prompt"]
 
 
-class Refusal(Exception):
-    """As clients raise it when the endpoint does not like the form of a request."""
-
-    def __init__(self, message="no", status_code=400):
-        super().__init__(message)
-        self.status_code = status_code
-
-
 class BaseChatOpenAI(Scripted):
     """A client of OpenAI's family, told by its class name, whose endpoint takes only some rungs."""
 
     takes: tuple[str, ...] = ()
     refusal: Exception = Refusal()
+    before: Callable[[list[BaseMessage]], object] = len  # called with the messages of each request
     _rungs: list[str] = PrivateAttr(default_factory=list)
 
     @property
@@ -48,6 +42,7 @@ class BaseChatOpenAI(Scripted):
         return self._rungs
 
     def _generate(self, messages, stop=None, run_manager=None, **options):
+        self.before(messages)
         form = options.get("extra_body", {}).get("response_format", {}).get("type")
         named = {"json_schema": "json_schema", "json_object": "json_mode"}
         rung = "function_calling" if "tools" in options else named.get(form, "prompt")
@@ -60,8 +55,8 @@ class BaseChatOpenAI(Scripted):
         return super()._generate(messages, stop, run_manager, **options)
 
 
-def endpoint(*takes, replies=(GOOD,) * 9, refusal=None):
-    return BaseChatOpenAI(takes=takes, replies=replies, refusal=refusal or Refusal())
+def endpoint(*takes, replies=(GOOD,) * 9, **options):
+    return BaseChatOpenAI(takes=takes, replies=replies, **options)
 
 
 def asked(judge, state=STATE, run=None):
@@ -116,10 +111,9 @@ def test_only_the_last_reply_is_shown_when_asked_a_third_time():
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_the_judge_is_asked_as_often_as_it_may_be_and_then_fails_with_its_last_reply(attempts):
     judge = scripted(*(f"no {number}" for number in range(1, 9)))
-    with pytest.raises(JudgeOutputError) as caught:
-        asked(Judge(judge, attempts=attempts))
+    caught = error_of(JudgeOutputError, asked, Judge(judge, attempts=attempts))
     assert len(judge.asked) == attempts
-    assert (caught.value.step, caught.value.raw_output) == ("extract_statements", f"no {attempts}")
+    assert (caught.step, caught.raw_output) == ("extract_statements", f"no {attempts}")
 
 
 def test_prompts_of_the_users_own_are_used_also_when_asking_again():
@@ -224,13 +218,7 @@ def test_the_best_rung_is_not_logged(caplog):
 def test_once_the_rung_is_known_calls_run_concurrently(mode):
     meeting, is_known = threading.Barrier(4), threading.Event()
 
-    class Meeting(BaseChatOpenAI):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            if is_known.is_set():
-                meeting.wait(PATIENCE)
-            return super()._generate(messages, stop, run_manager, **options)
-
-    judge = Judge(Meeting(takes=("json_schema",), replies=[GOOD] * 5), mode=mode)
+    judge = Judge(endpoint("json_schema", before=lambda _: is_known.is_set() and meeting.wait(PATIENCE)), mode=mode)
     if mode == "auto":
         asked(judge)
     is_known.set()
@@ -272,16 +260,13 @@ def test_an_unproven_model_that_is_down_is_asked_once_without_its_fallbacks():
 def test_a_first_caller_that_fails_lets_the_others_ask():
     started, go_on = threading.Event(), threading.Event()
 
-    class Stumbling(BaseChatOpenAI):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            if not started.is_set():
-                started.set()
-                go_on.wait(PATIENCE)
-                raise ConnectionResetError
-            return super()._generate(messages, stop, run_manager, **options)
+    def stumble(_messages):
+        if not started.is_set():
+            started.set()
+            go_on.wait(PATIENCE)
+            raise ConnectionResetError
 
-    judge = Judge(Stumbling(takes=("json_schema",), replies=[GOOD]))
-    run = Run()
+    judge, run = Judge(endpoint("json_schema", before=stumble)), Run()
     first = run.threads.submit(lambda: asked(judge, run=Run()))
     started.wait(PATIENCE)
     second = run.threads.submit(lambda: asked(judge, {**STATE, "text": "B."}, Run()))
@@ -297,14 +282,12 @@ def test_a_first_caller_that_fails_lets_the_others_ask():
 def test_a_process_forked_during_a_probe_probes_for_itself():
     started, go_on, parent = threading.Event(), threading.Event(), os.getpid()
 
-    class Slow(BaseChatOpenAI):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            if os.getpid() == parent:
-                started.set()
-                go_on.wait(PATIENCE)
-            return super()._generate(messages, stop, run_manager, **options)
+    def wait(_messages):
+        if os.getpid() == parent:
+            started.set()
+            go_on.wait(PATIENCE)
 
-    judge = Judge(Slow(takes=("json_schema",), replies=[GOOD]))
+    judge = Judge(endpoint("json_schema", before=wait))
     first = Run().threads.submit(lambda: asked(judge, run=Run()))
     assert started.wait(PATIENCE)
     child = os.fork()
@@ -325,13 +308,11 @@ def test_a_process_forked_during_a_probe_probes_for_itself():
     ],
 )
 def test_a_refused_system_message_is_logged_as_such(caplog, takes, told):
-    class NoSystem(BaseChatOpenAI):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            if messages[0].type == "system":
-                raise Refusal("System role not supported")
-            return super()._generate(messages, stop, run_manager, **options)
+    def refuse_system(messages):
+        if messages[0].type == "system":
+            raise Refusal("System role not supported")
 
-    asked(Judge(NoSystem(takes=takes, replies=[GOOD])))
+    asked(Judge(endpoint(*takes, before=refuse_system)))
     (message,) = caplog.messages
     assert told in message
 
@@ -366,12 +347,8 @@ def test_a_refused_temperature_is_not_sent_and_the_model_is_not_changed(caplog, 
 
 
 def test_a_refusal_of_a_temperature_that_is_not_ours_is_raised():
-    class Odd(Scripted):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            raise Refusal("temperature")
-
     with pytest.raises(Refusal):
-        asked(Judge(Odd(), attempts=1))
+        asked(Judge(scripted(Refusal("temperature")), attempts=1))
 
 
 # Length limits
@@ -405,11 +382,10 @@ CUT = [cut('{"statements": ["A."')] * 2
     ],
 )
 def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(model, limit, name):
-    with pytest.raises(JudgeOutputError) as caught:
-        asked(Judge(model, attempts=2))
+    caught = error_of(JudgeOutputError, asked, Judge(model, attempts=2))
     reason = f"the reply was cut off at its length limit{limit}; raise {name} of the judge's model"
-    assert str(caught.value) == f"extract_statements: {reason}"
-    assert caught.value.is_cut_off
+    assert str(caught) == f"extract_statements: {reason}"
+    assert caught.is_cut_off
     scripted_model = getattr(model, "bound", model)
     told = scripted_model.asked[1][3].text
     assert "give the complete answer again, with shorter reasons and without leaving out any item" in told
@@ -428,9 +404,7 @@ def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(
 )
 def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer(reply):
     model = Limited(replies=[reply] * 2)
-    with pytest.raises(JudgeOutputError) as caught:
-        asked(Judge(model, attempts=2))
-    assert str(caught.value) == (
+    assert str(error_of(JudgeOutputError, asked, Judge(model, attempts=2))) == (
         "extract_statements: the model's reasoning used up the length limit before the answer: max_tokens is 200; "
         "raise max_tokens of the judge's model, or lower its reasoning effort"
     )
@@ -464,17 +438,14 @@ def test_a_question_that_can_be_divided_is_not_repeated_after_a_reply_that_is_cu
     if outcome is None:
         assert drive(operation, Run(), {}) == GOOD
     else:
-        with pytest.raises(outcome) as caught:
-            drive(operation, Run(), {})
-        assert type(caught.value) is outcome
-        assert not getattr(caught.value, "only_thoughts", False)
+        caught = error_of(outcome, drive, operation, Run(), {})
+        assert type(caught) is outcome
+        assert not getattr(caught, "only_thoughts", False)
     assert len(model.asked) == calls
 
 
 def test_an_answer_that_is_invalid_without_being_cut_off_is_not_marked_so():
-    with pytest.raises(JudgeOutputError) as caught:
-        asked(Judge(scripted("no"), attempts=1))
-    assert not caught.value.is_cut_off
+    assert not error_of(JudgeOutputError, asked, Judge(scripted("no"), attempts=1)).is_cut_off
 
 
 # Any Runnable
@@ -507,12 +478,11 @@ def test_a_judge_that_gives_nothing_is_asked_again_and_then_fails(gave):
 @pytest.mark.parametrize("gave", [{"statements": ["A."]}, GOOD, 7])
 async def test_a_judge_that_gives_neither_message_nor_text_is_named_as_what_it_is(gave):
     step = JudgeStep("extract_statements", RunnableLambda(lambda messages: gave), Statements)
-    with pytest.raises(ConfigError) as sync:
-        step.invoke(STATE)
+    sync = error_of(ConfigError, step.invoke, STATE)
     with pytest.raises(ConfigError) as on_loop:
         await step.ainvoke(STATE)
-    assert str(sync.value) == str(on_loop.value)
-    assert str(sync.value) == (
+    assert str(sync) == str(on_loop.value)
+    assert str(sync) == (
         f"a judge returns a message or a text, this one returned {type(gave).__name__}: pass the model itself, "
         "without a parser or with_structured_output"
     )

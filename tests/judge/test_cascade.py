@@ -4,10 +4,10 @@ import json
 import pickle
 import re
 from itertools import permutations
-from math import log
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
+from helpers.scripted import token, with_tokens
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -76,58 +76,53 @@ def with_probability(number, text):
     """Return a reply whose first verdict has a probability."""
     at = text.index('"verdict": "') + len('"verdict": "')
     end = text.index('"', at)
-    tokens = [(text[:at], 0.0), (text[at:end], -0.0), (text[end:], 0.0)]
-    items = [{"token": part, "logprob": lp, "bytes": list(part.encode()), "top_logprobs": []} for part, lp in tokens]
-    items[1]["logprob"] = log(number)
     other = "absent" if text[at:end] != "absent" else "supported"
-    if number < 1:
-        items[1]["top_logprobs"] = [{"token": other, "bytes": list(other.encode()), "logprob": log(1 - number)}]
-    return AIMessage(text, response_metadata={"logprobs": {"content": items}})
+    return with_tokens(text[:at], token(text[at:end], {other: 1 - number} if number < 1 else {}), text[end:])
 
 
 def run(cheap, strong, **options):
-    judge = cascade(cheap, strong, **options)
-    report = evaluate([SAMPLE], faithfulness(judge), **RUN)
+    report = evaluate([SAMPLE], faithfulness(cascade(cheap, strong, **options)), **RUN)
     notes = [re.sub(r"RunnableLambda\([^)]*\)", "judge", note) for note in report.notes if " passed " in note]
     return report.rows[0].scores["faithfulness"], notes
 
 
+def counts_of(replies, strong_reply, *, least_probability=0.9, **options):
+    """Return the score of a cascade, how often the cheap and the strong judge gave verdicts, and the note."""
+    cheap, asked = judge_of("cheap", *replies, **options)
+    strong, received = judge_of("strong", strong_reply)
+    score, (note,) = run(cheap, strong, least_probability=least_probability)
+    return score, (len(asked), len(received)), note.removeprefix("judge passed ")
+
+
+SURE, BOTH, NEITHER = (verdicts(*labels) for labels in (("supported", "absent"), ["supported"] * 2, ["absent"] * 2))
+
+
 def test_a_sure_judge_is_not_doubled():
-    cheap, _ = judge_of("cheap", verdicts("supported", "absent"))
-    strong, received = judge_of("strong", "never")
-    score, notes = run(cheap, strong)
-    assert (score.value, score.usage.calls, received) == (0.5, 2, [])
-    assert notes == ["judge passed 0 of 2 requests on to judge."]
+    score, asked, note = counts_of([SURE], "never")
+    assert (score.value, score.usage.calls, asked) == (0.5, 2, (1, 0))
+    assert note == "0 of 2 requests on to judge."
 
 
 def test_split_votes_are_passed_on_and_other_questions_are_asked_once():
-    replies = (verdicts("supported", "absent"), verdicts("supported", "supported"), verdicts("supported", "absent"))
-    cheap, asked = judge_of("cheap", *replies, draws=3)
-    strong, received = judge_of("strong", verdicts("absent", "absent"))
-    score, notes = run(cheap, strong)
-    assert (score.value, len(asked), len(received), score.usage.calls) == (0.0, 3, 1, 5)
-    assert notes == ["judge passed 1 of 2 requests on to judge: 1 with split votes."]
+    score, asked, note = counts_of([SURE, BOTH, SURE], NEITHER, draws=3)
+    assert (score.value, asked, score.usage.calls) == (0.0, (3, 1), 5)
+    assert note == "1 of 2 requests on to judge: 1 with split votes."
     assert not [finding for finding in score.findings if finding.kind == "agreement"]
 
 
 def test_votes_that_differ_in_reasons_and_order_only_agree():
-    first = verdicts("supported", "absent")
-    turned = json.loads(first)
+    turned = json.loads(SURE)
     turned["verdicts"].reverse()
     turned["verdicts"][0]["reason"] = "another reason"
-    cheap, _ = judge_of("cheap", first, json.dumps(turned), first, draws=3)
-    strong, received = judge_of("strong", "never")
-    score, _ = run(cheap, strong)
-    assert (score.value, received) == (0.5, [])
+    score, asked, _ = counts_of([SURE, json.dumps(turned), SURE], "never", draws=3)
+    assert (score.value, asked) == (0.5, (3, 0))
 
 
 @pytest.mark.parametrize(("last", "why"), [("I cannot say.", "unreadable"), (ServerDown(), "unanswered")])
 def test_what_the_strong_judge_fails_on_counts_as_passed_on(last, why):
-    cheap, _ = judge_of("cheap", last)
-    strong, _ = judge_of("strong", last)
-    score, notes = run(cheap, strong)
+    score, _, note = counts_of([last], last)
     assert score.failure is not None
-    assert notes == [f"judge passed 1 of 2 requests on to judge: 1 {why}."]
+    assert note == f"1 of 2 requests on to judge: 1 {why}."
 
 
 @each(
@@ -135,11 +130,9 @@ def test_what_the_strong_judge_fails_on_counts_as_passed_on(last, why):
     [("?", 2, "unreadable"), (ServerDown(), 1, "unanswered"), (verdicts("supported"), 1, "incomplete")],
 )
 def test_what_the_cheap_judge_fails_on_after_its_attempts_is_passed_on(reply, attempts, why):
-    cheap, asked = judge_of("cheap", reply, attempts=attempts)
-    strong, received = judge_of("strong", verdicts("supported", "supported"))
-    score, notes = run(cheap, strong)
-    assert (score.value, len(asked), len(received)) == (1.0, attempts, 1)
-    assert notes == [f"judge passed 1 of 2 requests on to judge: 1 {why}."]
+    score, asked, note = counts_of([reply], BOTH, attempts=attempts)
+    assert (score.value, asked) == (1.0, (attempts, 1))
+    assert note == f"1 of 2 requests on to judge: 1 {why}."
 
 
 @each(
@@ -151,22 +144,19 @@ def test_what_the_cheap_judge_fails_on_after_its_attempts_is_passed_on(reply, at
     ],
 )
 def test_a_verdict_of_low_probability_in_any_vote_is_passed_on(numbers, limit, passed_on):
-    replies = [with_probability(number, verdicts("supported", "absent")) for number in numbers]
-    cheap, _ = judge_of("cheap", *replies, probabilities=True, draws=len(numbers))
-    strong, received = judge_of("strong", verdicts("absent", "absent"))
-    score, notes = run(cheap, strong, least_probability=limit)
-    assert (score.value, bool(received)) == (0.0 if passed_on else 0.5, passed_on)
+    replies = [with_probability(number, SURE) for number in numbers]
+    options = {"probabilities": True, "draws": len(numbers), "least_probability": limit}
+    score, (_, received), note = counts_of(replies, NEITHER, **options)
+    assert (score.value, received) == (0.0 if passed_on else 0.5, passed_on)
     why = ": 1 with a low probability" if passed_on else ""
-    assert notes == [f"judge passed {int(passed_on)} of 2 requests on to judge{why}."]
+    assert note == f"{int(passed_on)} of 2 requests on to judge{why}."
 
 
-@each("replies", list(permutations([verdicts("supported", "absent"), verdicts("supported"), "?"], 2)), ids=str)
+@each("replies", list(permutations([SURE, verdicts("supported"), "?"], 2)), ids=str)
 def test_one_vote_that_lacks_an_item_or_is_unreadable_is_passed_on(replies):
-    cheap, _ = judge_of("cheap", replies[0], *[replies[1]] * 2, draws=3)
-    strong, received = judge_of("strong", verdicts("supported", "supported"))
-    score, notes = run(cheap, strong)
-    assert (score.value, len(received)) == (1.0, 1)
-    assert notes[0].endswith(" unreadable." if "?" in replies else " incomplete.")
+    score, (_, received), note = counts_of([replies[0], *[replies[1]] * 2], BOTH, draws=3)
+    assert (score.value, received) == (1.0, 1)
+    assert note.endswith(" unreadable." if "?" in replies else " incomplete.")
 
 
 def test_each_vote_of_each_draw_of_a_cascade_repeats_the_request_anew():
@@ -184,7 +174,7 @@ def test_each_vote_of_each_draw_of_a_cascade_repeats_the_request_anew():
 def test_a_jury_that_disagrees_is_a_cheap_judge_too():
     labels = ["absent", "absent", "supported"]
     members = [judge_of(f"cheap {n}", verdicts("supported", label))[0] for n, label in enumerate(labels)]
-    strong, received = judge_of("strong", verdicts("supported", "supported"))
+    strong, received = judge_of("strong", BOTH)
     score, _ = run(jury(members), strong)
     assert (score.value, len(received)) == (1.0, 1)
 
@@ -192,14 +182,14 @@ def test_a_jury_that_disagrees_is_a_cheap_judge_too():
 def test_a_cascade_may_pass_on_to_a_cascade():
     first, _ = judge_of("first", "?")
     second, _ = judge_of("second", "?")
-    third, received = judge_of("third", verdicts("supported", "absent"))
+    third, received = judge_of("third", SURE)
     score, notes = run(first, cascade(second, third))
     assert (score.value, len(received)) == (0.5, 1)
     assert len(notes) == 2
 
 
 def test_each_report_counts_its_own_requests():
-    cheap, _ = judge_of("cheap", verdicts("supported", "absent"))
+    cheap, _ = judge_of("cheap", SURE)
     strong, _ = judge_of("strong", "never")
     metric = faithfulness(cascade(cheap, strong))
     for _ in range(2):
@@ -232,8 +222,8 @@ def test_every_metric_takes_a_cascade_and_scores_as_its_cheap_judge():
 
 
 def test_an_audit_keeps_a_cascade_honest():
-    cheap, _ = judge_of("cheap", verdicts("supported", "supported"))
-    strong, _ = judge_of("strong", verdicts("absent", "absent"))
+    cheap, _ = judge_of("cheap", BOTH)
+    strong, _ = judge_of("strong", NEITHER)
     audit = evaluate([SAMPLE], faithfulness(cascade(cheap, strong)), audit=Audit(strong), **RUN).audit["faithfulness"]
     assert (audit.own_mean, audit.mean, audit.agreement) == (1.0, 0.0, 0.0)
 
@@ -250,16 +240,14 @@ def test_a_fresh_copy_keeps_both_judges():
 
 @pytest.mark.parametrize("number", [-0.1, 1.5, "0.9", True])
 def test_the_least_probability_is_one(number):
-    with pytest.raises(ConfigError) as raised:
-        cascade(OfflineJudge(), OfflineJudge(), least_probability=number)
-    assert str(raised.value) == f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}"
+    raised = error_of(ConfigError, cascade, OfflineJudge(), OfflineJudge(), least_probability=number)
+    assert str(raised) == f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}"
 
 
 @pytest.mark.parametrize("strong", [Judge(OfflineJudge(), draws=3), jury([OfflineJudge()] * 3)])
 def test_the_strong_judge_has_one_vote(strong):
-    with pytest.raises(ConfigError) as raised:
-        cascade(OfflineJudge(), strong)
-    assert str(raised.value) == "the strong judge of a cascade must be one judge with draws=1: its answer is final"
+    raised = error_of(ConfigError, cascade, OfflineJudge(), strong)
+    assert str(raised) == "the strong judge of a cascade must be one judge with draws=1: its answer is final"
 
 
 def test_a_cascade_can_be_pickled():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
-from helpers.scripted import Scripted
+from helpers.scripted import Refusal, Scripted
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_gigachat import GigaChat
@@ -289,14 +289,6 @@ def test_only_fallbacks_are_removed():
     assert without_fallbacks(model.with_fallbacks([other]).with_fallbacks([other])) is model
     bound = without_fallbacks(model.with_fallbacks([other]).bind(seed=1))
     assert (bound.bound, bound.kwargs) == (model, {"seed": 1})
-
-
-class Refusal(Exception):
-    """An error with a status."""
-
-    def __init__(self, message, status_code):
-        super().__init__(message)
-        self.status_code = status_code
 
 
 @each(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from helpers.each import each
-from helpers.scripted import Scripted
+from helpers.scripted import Refusal, Scripted
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
@@ -35,14 +35,6 @@ def call(judge, mode=BEST, draw=0):
 
 def is_narrowed(sent):
     return "prefixItems" in str(sent.options["extra_body"])
-
-
-class Refusal(Exception):
-    """An error with a status."""
-
-    def __init__(self, message, status_code):
-        super().__init__(message)
-        self.status_code = status_code
 
 
 # Calls

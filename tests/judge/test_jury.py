@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import offline
 from helpers.samples import SAMPLE as MUNICH
 from helpers.scripted import (
@@ -228,9 +228,8 @@ def test_an_error_of_a_members_client_is_told_without_its_key():
 @each("no_list", ["abc", None, OfflineJudge(), {1: 2}, iter([OfflineJudge()] * 3)], ids=type)
 def test_an_even_number_fewer_than_three_and_what_is_no_list_are_refused(count, no_list):
     for judges, got in (([OfflineJudge()] * count, count), (no_list, type(no_list).__name__)):
-        with pytest.raises(ConfigError) as caught:
-            jury(judges)
-        assert str(caught.value) == f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}"
+        caught = error_of(ConfigError, jury, judges)
+        assert str(caught) == f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}"
 
 
 def test_a_member_that_is_no_judge_is_refused():

@@ -36,17 +36,6 @@ def warnings(caplog):
 
 
 class TestEveryRung:
-    @pytest.mark.parametrize("mode", [*MODES, "auto"])
-    async def test_scores_are_those_of_the_offline_judge(self, endpoint, mode):
-        server = endpoint.server(offline)
-        metric = faithfulness(Judge(endpoint.model(server), mode=mode))
-        samples = rag_samples(4)
-        assert {clean(sample).value for sample in samples} == {0.0, 1.0}
-        for sample in samples:
-            assert says_the_same(metric.invoke(sample), sample)
-            assert says_the_same(await metric.ainvoke(sample), sample)
-        assert server.calls == 2 * 2 * len(samples)
-
     @pytest.mark.parametrize("mode", MODES)
     def test_each_request_is_one_system_and_one_user_message_and_no_stream(self, endpoint, mode):
         server = endpoint.server(offline, one_user_message=True)

@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from helpers.each import error_of
 from helpers.samples import SAMPLE
 from helpers.scripted import Scripted, supported
 from langchain_core.outputs import ChatResult
@@ -58,9 +59,8 @@ def test_a_mode_that_returns_no_options_is_an_error_that_names_it(given, kind):
     def grammar(_schema):
         return given
 
-    with pytest.raises(ConfigError) as raised:
-        faithfulness(judge(grammar)[0]).invoke(SAMPLE)
-    assert str(raised.value) == f"the function grammar of mode= must return a mapping of call options, got {kind}"
+    raised = error_of(ConfigError, faithfulness(judge(grammar)[0]).invoke, SAMPLE)
+    assert str(raised) == f"the function grammar of mode= must return a mapping of call options, got {kind}"
 
 
 def test_a_bound_extra_body_is_kept():

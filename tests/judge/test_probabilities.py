@@ -3,11 +3,11 @@
 import json
 from enum import Enum
 from itertools import permutations
-from math import log
 from typing import Annotated, Literal, Optional
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
+from helpers.scripted import token, with_tokens
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
@@ -43,23 +43,6 @@ from langchain_rageval.prompts.answer_schemas import (
 )
 
 
-def token(text, others=None, *, probability=None):
-    """Return a token in OpenAI's format; `others` maps the alternatives to their probabilities."""
-    content = text if isinstance(text, bytes) else text.encode()
-    others = others or {}
-    own = probability if probability is not None else 1 - sum(others.values())
-    shown = content.decode(errors="replace")
-    top = [{"token": shown, "bytes": list(content), "logprob": log(own)}]
-    top += [{"token": other, "bytes": list(other.encode()), "logprob": log(p)} for other, p in others.items()]
-    return {"token": shown, "bytes": list(content), "logprob": log(own), "top_logprobs": top}
-
-
-def message(*tokens):
-    items = [item if isinstance(item, dict) else token(item) for item in tokens]
-    text = b"".join(bytes(item["bytes"]) for item in items).decode()
-    return AIMessage(text, response_metadata={"logprobs": {"content": items, "refusal": None}})
-
-
 def without_bytes(reply):
     """Return a reply in the format of vLLM's older versions: tokens that end within a character are U+FFFD."""
     items = json.loads(json.dumps(reply.response_metadata["logprobs"]["content"]))
@@ -91,7 +74,7 @@ def rounded(distribution):
     return {label: round(probability, 4) for label, probability in distribution.items()}
 
 
-RUSSIAN = message(
+RUSSIAN = with_tokens(
     *('{"reason":', ' "', "Ответ веж", "лив".encode()[:3], "лив".encode()[3:], "; verdict: false", '",', ' "verdict"'),
     *(":", token(" true", {" false": 0.25, " True": 0.05, "false": 0.1, " maybe": 0.2}), "}"),
 )
@@ -119,7 +102,7 @@ def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
     ],
 )
 def test_a_label_is_found_whatever_tokens_and_spaces_it_is_written_with(tokens, supported):
-    reply = message('{"verdicts": [{"statement": 1, "reason": "so", "evidence": [], ', *tokens, "]}")
+    reply = with_tokens('{"verdicts": [{"statement": 1, "reason": "so", "evidence": [], ', *tokens, "]}")
     answer = read(Verdicts, reply)
     found = probabilities_of(answer.verdicts[0], "verdict")
     assert found["supported"] == pytest.approx(supported)
@@ -131,7 +114,7 @@ def test_each_verdict_of_a_list_has_its_own_probabilities():
     for number, share in enumerate((0.9, 0.6, 0.55), 1):
         parts += [f'{{"statement": {number}, "reason": "x", "evidence": ["1.1"], "verdict": "']
         parts += [token("supported", {"absent": 1 - share}), '"}', ", " if number < 3 else "]}"]
-    answer = read(Verdicts, message(*parts))
+    answer = read(Verdicts, with_tokens(*parts))
     found = [probabilities_of(verdict, "verdict")["supported"] for verdict in answer.verdicts]
     assert found == pytest.approx([0.9, 0.6, 0.55])
     assert least_probability(answer) == pytest.approx(0.55)
@@ -148,12 +131,12 @@ def test_each_verdict_of_a_list_has_its_own_probabilities():
     ],
 )
 def test_grades_have_probabilities_also_with_two_digits(tokens, expected):
-    answer = read(RubricGrades, message('{"grades": [{"criterion": "tone", "reason": "3 of 4", ', *tokens, "]}"))
+    answer = read(RubricGrades, with_tokens('{"grades": [{"criterion": "tone", "reason": "3 of 4", ', *tokens, "]}"))
     assert rounded(probabilities_of(answer.grades[0], "grade")) == expected
 
 
 def test_the_number_of_an_item_is_no_grade():
-    reply = message('{"verdicts": [{"context": ', token("1", {"2": 0.5}), ', "reason": "", "useful": true}]}')
+    reply = with_tokens('{"verdicts": [{"context": ', token("1", {"2": 0.5}), ', "reason": "", "useful": true}]}')
     answer = read(ContextVerdicts, reply)
     assert probabilities_of(answer.verdicts[0], "context") == {}
     assert probabilities_of(answer.verdicts[0], "useful") == {"true": 1.0}
@@ -166,7 +149,7 @@ def test_the_number_of_an_item_is_no_grade():
 def test_brackets_before_and_after_the_answer_do_not_count(around):
     before, after = around.format("|").split("|")
     verdict = token("true", {"false": 0.1})
-    reply = message(before, '{"reason": "so", "verdict": ', verdict, "}", after)
+    reply = with_tokens(before, '{"reason": "so", "verdict": ', verdict, "}", after)
     answer = AspectVerdict(reason="so", verdict=True)
     assert assign_probabilities(answer, reply)
     assert rounded(probabilities_of(answer, "verdict")) == {"true": 0.9, "false": 0.1}
@@ -179,14 +162,14 @@ def test_a_reply_with_other_verdicts_than_the_answer_gives_no_probabilities(rest
         b: bool
 
     answer = Two(a=True, b=False)
-    assert assign_probabilities(answer, message('{"a": ', token("true", {"false": 0.1}), f", {rest}}}"))
+    assert assign_probabilities(answer, with_tokens('{"a": ', token("true", {"false": 0.1}), f", {rest}}}"))
     expected = [{"true": 0.9, "false": 0.1}, {"false": 1.0}] if rest == '"b": [false]' else [{}, {}]
     assert [rounded(probabilities_of(answer, field)) for field in ("a", "b")] == expected
 
 
 def test_a_draft_before_the_answer_and_a_fence_around_it_do_not_count():
     draft = ('<think>{"reason": "draft", "verdict": ', token("true", {"false": 0.4}), "}</think>\n```json\n")
-    reply = message(*draft, '{"reason": "so", "verdict": ', token("true", {"false": 0.1}), "}\n```")
+    reply = with_tokens(*draft, '{"reason": "so", "verdict": ', token("true", {"false": 0.1}), "}\n```")
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.9, "false": 0.1}
 
 
@@ -200,7 +183,7 @@ def test_labels_of_the_users_classes_have_probabilities_in_any_script():
         size: Literal["большой", "малый"]
 
     first, rest = "вежливый".encode()[:1], "вежливый".encode()[1:]
-    reply = message('{"tone": "', first, rest, '", "size": "', token("мал", {"боль": 0.25}), 'ый"}')
+    reply = with_tokens('{"tone": "', first, rest, '", "size": "', token("мал", {"боль": 0.25}), 'ый"}')
     answer = read(Rating, reply)
     assert rounded(probabilities_of(answer, "tone")) == {"вежливый": 1.0}
     assert rounded(probabilities_of(answer, "size")) == {"малый": 0.75, "большой": 0.25}
@@ -209,7 +192,7 @@ def test_labels_of_the_users_classes_have_probabilities_in_any_script():
 
 
 def test_a_yes_in_another_language_is_a_truth_value():
-    reply = message('{"reason": "", "verdict": "', token("да", {"нет": 0.2}), '"}')
+    reply = with_tokens('{"reason": "", "verdict": "', token("да", {"нет": 0.2}), '"}')
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.8, "false": 0.2}
 
 
@@ -259,7 +242,7 @@ def judge_with(**replies):
     return Judge(RunnableLambda(reply), version="1", probabilities=True)
 
 
-VERDICTS = message(
+VERDICTS = with_tokens(
     '{"verdicts": [{"statement": 1, "reason": "", "evidence": ["1.1"], "verdict": "',
     token("supported", {"absent": 0.1}),
     '"}, {"statement": 2, "reason": "", "evidence": [], "verdict": "',
@@ -294,13 +277,13 @@ def test_faithfulness_is_scored_by_expectation():
 def test_an_aspect_is_scored_by_expectation_and_the_page_of_a_russian_sample_says_so():
     metric = aspect_critique(judge_with(AspectVerdict=RUSSIAN), "coherence", expected=True)
     assert metric.invoke(RUSSIAN_SAMPLE).value == pytest.approx(0.45 / 0.8)
-    reply = message('{"verdicts": [{"context": 1, "reason": "", "useful": ', token("true", {"false": 0.2}), "}]}")
+    reply = with_tokens('{"verdicts": [{"context": 1, "reason": "", "useful": ', token("true", {"false": 0.2}), "}]}")
     finding = context_precision(judge_with(ContextVerdicts=reply), against="answer").invoke(RUSSIAN_SAMPLE).findings[0]
     assert rounded(finding.probabilities) == {"useful": 0.8, "not useful": 0.2}
 
 
 def test_grades_are_scored_by_expectation_within_the_scale():
-    reply = message(
+    reply = with_tokens(
         '{"grades": [{"criterion": "tone", "reason": "", "grade": ', token("2", {"3": 0.2, "9": 0.2, "0": 0.2}), "}]}"
     )
     criteria = [Criterion("tone", "Is it polite?")]
@@ -314,7 +297,7 @@ def test_draws_are_averaged():
 
     def reply(messages):
         share = next(replies)
-        return message('{"reason": "", "verdict": ', token("true", {"false": 1 - share}), "}")
+        return with_tokens('{"reason": "", "verdict": ', token("true", {"false": 1 - share}), "}")
 
     judge = Judge(RunnableLambda(reply), version="1", probabilities=True, draws=3)
     score = aspect_critique(judge, "coherence", expected=True).invoke(SAMPLE)
@@ -343,9 +326,8 @@ def test_reasons_do_not_speak_of_probabilities_that_are_unknown():
     "build", [faithfulness, rubric, lambda judge, **options: aspect_critique(judge, "coherence", **options)]
 )
 def test_expected_is_true_or_false(build):
-    with pytest.raises(ConfigError) as raised:
-        build(OfflineJudge(), expected="no")
-    assert str(raised.value) == "expected must be True or False, got 'no'"
+    raised = error_of(ConfigError, build, OfflineJudge(), expected="no")
+    assert str(raised) == "expected must be True or False, got 'no'"
 
 
 def test_a_score_with_probabilities_is_rescored_and_stored():
@@ -385,21 +367,21 @@ def test_a_label_that_continues_another_one_has_its_own_probability():
         state: Literal["no", "none", "no, or not quite"]
 
     for label, other in permutations(labels, 2):
-        answer = read(State, message('{"state": "', token(label, {other: 0.25}), '"}'))
+        answer = read(State, with_tokens('{"state": "', token(label, {other: 0.25}), '"}'))
         assert rounded(probabilities_of(answer, "state")) == {label: 0.75, other: 0.25}, label
     for label in labels:
         splits = [*((label[:at], label[at:]) for at in range(1, len(label))), tuple(label)]
         for parts in splits:
-            answer = read(State, message('{"state": "', *parts, '"}'))
+            answer = read(State, with_tokens('{"state": "', *parts, '"}'))
             assert probabilities_of(answer, "state") == {label: 1.0}, parts
 
 
 def test_a_first_token_may_hold_the_verdict_and_a_probability_is_at_most_one():
-    reply = message(token('{"verdict": true', {'{"verdict": false': 0.25}), "}")
+    reply = with_tokens(token('{"verdict": true', {'{"verdict": false': 0.25}), "}")
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.75, "false": 0.25}
     above = {**token("true", {"false": 0.5}), "logprob": 0.7}
     above["top_logprobs"][0]["logprob"] = 0.7
-    found = probabilities_of(read(AspectVerdict, message('{"verdict": ', above, "}")), "verdict")
+    found = probabilities_of(read(AspectVerdict, with_tokens('{"verdict": ', above, "}")), "verdict")
     assert rounded(found) == {"true": 0.6667, "false": 0.3333}
 
 
@@ -409,7 +391,7 @@ def test_a_verdict_whose_own_token_has_no_probability_is_the_least_probable():
 
     unknown = {**token("s", {"other": 0.5}), "logprob": None}
     unknown["top_logprobs"] = unknown["top_logprobs"][1:]
-    answer = read(State, message('{"state": "', unknown, 'ame"}'))
+    answer = read(State, with_tokens('{"state": "', unknown, 'ame"}'))
     assert (probabilities_of(answer, "state"), least_probability(answer)) == ({"other": 1.0}, 0.0)
 
 

@@ -1,12 +1,11 @@
 """Repairs of JSON that is not quite valid, and of values that are not quite as the schema asks."""
 
 import json
-from pathlib import Path
 from typing import Literal
 
 import pytest
-import yaml
 from helpers.each import each
+from helpers.stored import fixture_data
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import OutputParserException
@@ -33,9 +32,7 @@ from langchain_rageval.judge.repairs import (
 )
 from langchain_rageval.steps import AspectVerdict, ContextVerdicts, Statements, Verdicts
 
-REPLIES = yaml.load(
-    (Path(__file__).parents[1] / "fixtures" / "replies.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-)
+REPLIES = fixture_data("replies.yaml")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

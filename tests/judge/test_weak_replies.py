@@ -3,10 +3,9 @@
 import json
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-import yaml
+from helpers.stored import fixture_data
 from langchain_core.exceptions import OutputParserException
 
 from langchain_rageval import PromptSet
@@ -121,7 +120,7 @@ def test_a_weak_reply_is_read_as_it_is_meant_or_refused_and_few_are_refused():
 
 
 def test_broken_replies_are_read_as_a_person_reads_them_or_refused():
-    replies = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "weak_replies.yaml").read_text(encoding="utf-8"))
+    replies = fixture_data("weak_replies.yaml")
     read = []
     for one in replies:
         with suppress(OutputParserException):

@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import RICH, offline, rag_samples, says_the_same
 from helpers.servers.chat import Embedder, Faults
 
@@ -140,9 +140,7 @@ class TestLoadJudge:
     )
     def test_what_is_missing_is_named(self, load, name, mend, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
-        with pytest.raises(ConfigError) as caught:
-            load(name)
-        assert mend in str(caught.value)
+        assert mend in str(error_of(ConfigError, load, name))
 
     def test_a_missing_package_is_named(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_gigachat", None)
@@ -167,9 +165,7 @@ class TestLoadJudge:
 
     @each("name", ["offline", "openai:m", "llamacpp:m.gguf", "mistralai:m"])
     def test_unknown_options_are_named(self, name):
-        with pytest.raises(ConfigError) as caught:
-            load_judge(name, langauge="ru", num_ctx=4096)
-        assert str(caught.value) == (
+        assert str(error_of(ConfigError, load_judge, name, langauge="ru", num_ctx=4096)) == (
             "load_judge got unknown options 'langauge', 'num_ctx': it takes base_url, "
             "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
             "max_concurrency, probabilities, grammar, probe, version; for an option of the model, build the model and "
@@ -194,9 +190,7 @@ class TestLoadJudge:
             raise ValueError("temperature must be between 0 and 1")
 
         monkeypatch.setattr("langchain.chat_models.init_chat_model", init_chat_model)
-        with pytest.raises(ConfigError) as caught:
-            load_judge("mistralai:m", temperature=7)
-        assert str(caught.value) == (
+        assert str(error_of(ConfigError, load_judge, "mistralai:m", temperature=7)) == (
             "'mistralai:m' names no judge that LangChain can build: temperature must be between 0 and 1"
         )
 
@@ -226,18 +220,13 @@ class TestLoadJudge:
         with pytest.raises(ConfigError, match=r"^llamacpp needs its package: pip install llama-cpp-python$"):
             load_judge("llamacpp:model.gguf")
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
-        with pytest.raises(ConfigError) as caught:
-            load_judge(f"llamacpp:{tmp_path / 'none.gguf'}")
-        assert str(caught.value) == (
+        assert str(error_of(ConfigError, load_judge, f"llamacpp:{tmp_path / 'none.gguf'}")) == (
             "llamacpp needs the path of a GGUF file, as in llamacpp:model.gguf; there is no file "
             f"{str(tmp_path / 'none.gguf')!r}"
         )
         (tmp_path / "a.gguf").write_bytes(b"")
-        with pytest.raises(ConfigError) as caught:
-            load_judge(f"llamacpp:{tmp_path / 'a.gguf'}", base_url="http://127.0.0.1:1")
-        assert str(caught.value) == (
-            "llamacpp runs the model in this process; for a server use vllm:MODEL with base_url"
-        )
+        caught = error_of(ConfigError, load_judge, f"llamacpp:{tmp_path / 'a.gguf'}", base_url="http://127.0.0.1:1")
+        assert str(caught) == ("llamacpp runs the model in this process; for a server use vllm:MODEL with base_url")
 
     @pytest.mark.parametrize(
         ("provider", "module", "kind", "address"),

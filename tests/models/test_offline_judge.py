@@ -2,12 +2,11 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Literal
 
 import pytest
-import yaml
 from helpers.each import each
+from helpers.stored import fixture_data
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
@@ -28,9 +27,7 @@ from langchain_rageval import (
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.steps.judge_step import JudgeStep
 
-STATED = yaml.load(
-    (Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-)
+STATED = fixture_data("offline_answers.yaml")
 metric = faithfulness(OfflineJudge())
 
 

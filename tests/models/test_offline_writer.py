@@ -1,11 +1,10 @@
 """The offline judge as writer and critic of test sets: no measure of quality, but every step gets a usable answer."""
 
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from helpers.each import each
+from helpers.stored import fixture_data
 from helpers.texts import corpus
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +15,7 @@ from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.docstore import Docstore
 
-STATED = yaml.load(
-    (Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-)
+STATED = fixture_data("offline_answers.yaml")
 BATH, HOUSE = STATED["texts"]["BATH"], STATED["texts"]["HOUSE"]
 QUESTION = "Что известно о теме «страховая премия»?"
 
