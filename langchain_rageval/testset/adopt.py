@@ -15,7 +15,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
-from langchain_rageval.testset.candidate import ADOPTED, Candidate, CandidateStep, Reason
+from langchain_rageval.testset.candidate import ADOPTED, AskingStep, Candidate, CandidateStep, Reason
 from langchain_rageval.testset.docstore import embed_passages
 from langchain_rageval.testset.generation import Attempt, Generation
 from langchain_rageval.testset.testset import Testset
@@ -66,7 +66,7 @@ def _read(item: Any, redact: Redact | None) -> Sample:
     return Sample(question=redacted) if isinstance(redacted, str) else redacted
 
 
-class UserQuestionReview(CandidateStep):
+class UserQuestionReview(AskingStep):
     """Step that rejects a user's question that is unclear on its own, and sets `answerable` of a clear question.
 
     `answerable` is True if the critic finds that the `passages` of the candidate answer the question.

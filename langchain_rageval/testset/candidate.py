@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field
@@ -271,13 +271,7 @@ _Objection = Callable[[Any], str | Objection | None]
 
 
 class CandidateStep(Stage[Candidate]):
-    """Base class of steps that change or reject a candidate; a rejected candidate passes through unchanged.
-
-    Attributes:
-        model_step: step that sends the request to the writer or critic; None if models are called through other steps.
-    """
-
-    model_step: JudgeStep | None = None
+    """Base class of steps that change or reject a candidate; a rejected candidate passes through unchanged."""
 
     @property
     def InputType(self) -> type[Candidate]:
@@ -290,9 +284,33 @@ class CandidateStep(Stage[Candidate]):
         return Candidate
 
     @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Mapping with the name of this step ("step"), and None as "asks": the step itself asks no model.
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
+        return {"step": self.get_name(), "asks": None}
+
+    def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
+        return state if state.rejected else super()._do(state, config)
+
+    async def _ado(self, state: Candidate, config: RunnableConfig) -> Candidate:
+        return state if state.rejected else await super()._ado(state, config)
+
+
+class AskingStep(CandidateStep):
+    """Base class of the steps that ask a writer or critic.
+
+    Attributes:
+        model_step: step that sends the request to the writer or critic.
+    """
+
+    model_step: JudgeStep
+
+    @property
     def judges(self) -> Sequence[Judge]:
-        """List with the writer or critic that the step calls; empty if the step itself calls none."""
-        return self.model_step.judges if self.model_step else ()
+        """List with the writer or critic that the step calls."""
+        return self.model_step.judges
 
     @property
     def instrument(self) -> Mapping[str, Any]:
@@ -300,7 +318,7 @@ class CandidateStep(Stage[Candidate]):
 
         A journal (store of finished steps) reuses a stored result only if this configuration is the same.
         """
-        return {"step": self.get_name(), "asks": self.model_step and self.model_step.description}
+        return {"step": self.get_name(), "asks": self.model_step.description}
 
     @classmethod
     def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
@@ -322,13 +340,7 @@ class CandidateStep(Stage[Candidate]):
         step: JudgeStep | None = None,
     ) -> Operation[Any]:
         """Send the request of `model_step`, or of another step, in the language of the passage; see `ask_step`."""
-        return ask_step(step or cast(JudgeStep, self.model_step), inputs, state.drawn_text, objection)
-
-    def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
-        return state if state.rejected else super()._do(state, config)
-
-    async def _ado(self, state: Candidate, config: RunnableConfig) -> Candidate:
-        return state if state.rejected else await super()._ado(state, config)
+        return ask_step(step or self.model_step, inputs, state.drawn_text, objection)
 
 
 def ask_step(

@@ -113,7 +113,6 @@ class Docstore:
         self._unit_vectors: UnitVector | None = None
         self._store_ids: dict[str, str] = {}
         self.documents = to_documents(documents)
-        self._are_passages = splitter is False
         self._unnamed = _UNNAMED if splitter is False else ""
         self._add(
             _passages(self.documents, None if splitter is False else splitter or default_splitter(), self._unnamed)
@@ -238,7 +237,7 @@ class Docstore:
         The offset is 0, unless the documents are passages already: it is then the place of the passage in its document.
         """
         for document in self.documents:
-            start = _whole(document)[0][1] if self._are_passages else 0
+            start = _whole(document)[0][1] if self._unnamed else 0
             yield _source_of(document, self._unnamed), start, document.page_content
 
     def identify(self, passage: Passage) -> Passage:

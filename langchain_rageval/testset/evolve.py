@@ -15,7 +15,7 @@ from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.entities import extract_entities
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import Candidate, CandidateStep, Objection, Passage, Reason
+from langchain_rageval.testset.candidate import AskingStep, Candidate, CandidateStep, Objection, Passage, Reason
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.objections import blank_objection, objection_to_question
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of
@@ -25,36 +25,23 @@ _TOPIC_SHARE = 5  # an entity of more than a fifth of the passages is their topi
 _DUPLICATE = 0.8  # share of common stems
 
 
-@dataclass(frozen=True)
-class Bridge:
-    """Connection between the passage of a question and another passage that names the same entity.
-
-    Attributes:
-        entity: entity that both passages name.
-        passage: the other passage.
-    """
-
-    entity: str
-    passage: Passage
-
-
 def may_have_bridge(store: Docstore, passage: Passage) -> bool:
     """Return True if a passage shares a rare word with another passage; False if it does not.
 
-    Only a passage that shares a rare word can have a `Bridge` (another passage that names the same entity). A word is
+    Only a passage that shares a rare word can have a bridge (another passage that names the same entity). A word is
     rare if at most three, or at most a fifth, of all passages contain its stem.
     """
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
 
-def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> list[Bridge]:
-    """Return bridges from a passage to other passages, the most related passage first.
+def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> dict[str, Passage]:
+    """Return bridges from a passage: a mapping from entities to other passages, the most related passage first.
 
-    Each bridge has a different entity, which both of its passages name. Passages that share more entities are more
-    related. Among equally related passages, a rarer shared entity comes first, then a passage of another document. Two
-    kinds of entity give no bridge: an entity that begins with a digit, such as an amount, and an entity that is too
-    frequent: more than three passages name it, and these are more than a fifth of all passages. Near-duplicates of the
-    drawn passage and passages that overlap with the drawn passage are left out.
+    A bridge leads from the drawn passage to another passage that names the same entity. Passages that share more
+    entities are more related. Among equally related passages, a rarer shared entity comes first, then a passage of
+    another document. Two kinds of entity give no bridge: an entity that begins with a digit, such as an amount, and an
+    entity that is too frequent: more than three passages name it, and these are more than a fifth of all passages.
+    Near-duplicates of the drawn passage and passages that overlap with the drawn passage are left out.
 
     Args:
         store: passages to search.
@@ -75,15 +62,14 @@ def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most:
         rarest = len(numbers_of_entity[shared[number][0]])
         return -len(shared[number]), rarest, store.passages[number].source == drawn.source, number
 
-    bridges: list[Bridge] = []
+    bridges: dict[str, Passage] = {}
     for number in sorted(shared, key=rank):
         if len(bridges) == most:
             break
-        passage, used = store.passages[number], [bridge.entity for bridge in bridges]
-        own = next((entity for entity in shared[number] if entity not in used), None)
-        taken = [drawn, *(bridge.passage for bridge in bridges)]
-        if own and not any(_says_the_same(passage, other) for other in taken):
-            bridges.append(Bridge(own, passage))
+        passage = store.passages[number]
+        own = next((entity for entity in shared[number] if entity not in bridges), None)
+        if own and not any(_says_the_same(passage, other) for other in [drawn, *bridges.values()]):
+            bridges[own] = passage
     return bridges
 
 
@@ -160,7 +146,7 @@ class Kind:
         return {**metadata, **joined}
 
 
-class QuestionEvolver(CandidateStep):
+class QuestionEvolver(AskingStep):
     """Step that rewrites the question by one kind of evolution; the old question becomes `parent` of the candidate.
 
     `docstore` supplies the passages that the evolution adds, and those that must not answer an unanswerable question.
@@ -243,9 +229,9 @@ class QuestionEvolver(CandidateStep):
         entities = yield from self._entities(state, store)
         count = Random(f"{state.seed} {drawn.id} bridges").randint(1, _MOST_BRIDGES)
         bridges = find_bridges(store, drawn, entities, count)
-        added, metadata = [bridge.passage for bridge in bridges], state.metadata
+        added, metadata = list(bridges.values()), state.metadata
         if added:
-            metadata = {**metadata, "bridge": [bridge.entity for bridge in bridges]}
+            metadata = {**metadata, "bridge": list(bridges)}
         elif store.embeddings is not None or store.vectorstore is not None:
             yield from embed_passages(store)
             added = store.similar(drawn)

@@ -10,7 +10,7 @@ from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import Candidate, CandidateStep, Objection, Passage, Reason, prompt_step
+from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Passage, Reason, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
 from langchain_rageval.testset.objections import objection_to_question
@@ -20,7 +20,7 @@ _CRITERIA = ("clarity", "depth", "structure", "relevance")
 _LOWEST, _HIGHEST = 1, 3
 
 
-class PassageFilter(CandidateStep):
+class PassageFilter(AskingStep):
     """Step that asks the critic (a model) to grade the drawn passage, and rejects the candidate if the grade is low.
 
     The critic grades clarity, depth, structure and relevance of the passage, each from 1 (lowest) to 3. The candidate
@@ -43,7 +43,7 @@ class PassageFilter(CandidateStep):
         return graded if accepted else graded.reject(Reason.PASSAGE_REJECTED)
 
 
-def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateStep:
+def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> AskingStep:
     """Return the step that rejects passages whose grade is below a threshold.
 
     Args:
@@ -63,7 +63,7 @@ def _objection(answer: Any) -> str | None:
     return f"{', '.join(invalid)}: each grade is {_LOWEST}, 2 or {_HIGHEST}" if invalid else None
 
 
-class QuestionFilter(CandidateStep):
+class QuestionFilter(AskingStep):
     """Step that accepts a question that is clear on its own and answered by its passages, or else has it rewritten.
 
     The question is rejected if `max_rewrites` rewrites do not help, or at once if `rewrite_step` is None. A rewrite may
@@ -144,7 +144,7 @@ class QuestionFilter(CandidateStep):
 
 def question_filter(
     critic: JudgeLike, writer: JudgeLike | None = None, docstore: Docstore | None = None, *, max_rewrites: int = 2
-) -> CandidateStep:
+) -> AskingStep:
     """Return the step that accepts questions that stand on their own and are answered by their passages.
 
     Args:
@@ -168,7 +168,7 @@ def question_filter(
     )
 
 
-class EvolutionFilter(CandidateStep):
+class EvolutionFilter(AskingStep):
     """Step that rejects a question that is neither deeper nor broader than its parent (the question before it).
 
     A question is accepted without this test if its last evolution, `multi_context`, added passages that share an entity
@@ -190,7 +190,7 @@ class EvolutionFilter(CandidateStep):
         return state.with_verdict(False, answer.reason).reject(Reason.NOT_EVOLVED)
 
 
-def evolution_filter(critic: JudgeLike) -> CandidateStep:
+def evolution_filter(critic: JudgeLike) -> AskingStep:
     """Return the step that accepts questions that are deeper or broader than their parent.
 
     Args:
@@ -199,7 +199,7 @@ def evolution_filter(critic: JudgeLike) -> CandidateStep:
     return EvolutionFilter.of("compare_questions", critic)
 
 
-class ClosedBookFilter(CandidateStep):
+class ClosedBookFilter(AskingStep):
     """Step that rejects a question if a model answers it correctly from memory, without reading the documents.
 
     Word stems and numbers that are in the reference answer but not in the question are counted. The model's answer is
@@ -225,7 +225,7 @@ class ClosedBookFilter(CandidateStep):
         return trial.reject(Reason.KNOWN_WITHOUT_DOCUMENTS)
 
 
-def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> CandidateStep:
+def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> AskingStep:
     """Return the step that rejects questions that can be answered without the documents.
 
     Args:

@@ -298,15 +298,16 @@ class Generation:
     def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Attempt:
         """Attempt a row; if the first step is in the journal, the attempt is expected to cost nothing."""
         evolution, reviewed = self.scheduler.rows[number].evolution, bool(candidate.question)
-        steps: list[Runnable[Candidate, Candidate]] = [*self._journaled(evolution)]
+        steps: list[Runnable[Candidate, Candidate]] = []
         resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
         if not reviewed:
             *writing, review = self._journaled(None)
-            steps = [*writing, NewQuestion(accepted=self._accepted, among=self._known), review, *steps]
+            steps = [*writing, NewQuestion(accepted=self._accepted, among=self._known), review]
         closed_book = self.settings.closed_book is not None
         calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
         kind = (evolution.get_name(), reviewed, resumed)
-        return (yield from self._attempt(RunnableSequence(*steps, name=_CHAIN), candidate, kind, calls, run))
+        chain: Runnable[Candidate, Candidate] = RunnableSequence(*steps, *self._journaled(evolution), name=_CHAIN)
+        return (yield from self._attempt(chain, candidate, kind, calls, run))
 
     def check(self, step: CandidateStep, candidate: Candidate, calls: int) -> Attempt:
         """Attempt one step alone; its expected cost is that of `calls` calls of a model."""

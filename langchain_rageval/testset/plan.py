@@ -16,7 +16,7 @@ from langchain_rageval.prompts.layout import lay_out
 from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.usage import PriceList, format_money, names_of_model, tokens_in
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import EMBED, CandidateStep
+from langchain_rageval.testset.candidate import EMBED, AskingStep, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import (
     TRIES,
@@ -219,21 +219,21 @@ def _known_calls(step: CandidateStep, branch: Branch, bridged: bool, found: int)
                     yield call._replace(most=TRIES * call.most)
         case QuestionFilter():
             yield from _reviews(step, branch, shown)
-        case QuestionEvolver(entity_step=JudgeStep() as entities, model_step=JudgeStep() as writing):
+        case QuestionEvolver(entity_step=JudgeStep() as entities):
             yield _KnownCall(entities, int(bridged))
-            yield _KnownCall(writing, passages=own)
+            yield _KnownCall(step.model_step, passages=own)
         case PassageFinder() | AnswerCheck() | ClosedBookFilter() if not answerable:
             return
-        case CandidateStep(model_step=JudgeStep() as asking):
+        case AskingStep():
             left_out = isinstance(step, EvolutionFilter) and is_joint and bridged
-            yield _KnownCall(asking, int(not left_out), passages=shown)
+            yield _KnownCall(step.model_step, int(not left_out), passages=shown)
 
 
 def _reviews(step: QuestionFilter, branch: Branch, shown: float) -> Iterator[_KnownCall]:
     """Yield the review of a question, and its rewriting; of a follow-up only the review with its earlier turns."""
     if any(kind.writes_turns for kind in kinds_of(branch)):
         yield _KnownCall(step.turns_step)
-    elif step.model_step is not None:
+    else:
         rewrites = 0 if step.rewrite_step is None else step.max_rewrites
         yield _KnownCall(step.model_step, 1, 1 + rewrites, shown)
         if step.rewrite_step is not None:

@@ -106,12 +106,12 @@ class UserStep(CandidateStep):
         for link in self.links:
             value = yield from self._invoke(link, value)
             if isinstance(value, Candidate):
-                last, value = self._checked(value, last, _name_of(link) or self.get_name())
-            if isinstance(value, Candidate) and value.rejected:
-                return value
+                last = value = self._checked(value, last, _name_of(link) or self.get_name())
+                if last.rejected:
+                    return last
         if isinstance(value, str) and self.evolves:
             question = last.replace(question=value.strip(), parent=last.question)
-            last, value = self._checked(question, last, self.get_name())
+            last = value = self._checked(question, last, self.get_name())
         if not isinstance(value, Candidate):
             expected = "the Candidate or a changed copy, such as candidate.replace(question=...) or "
             expected += "candidate.reject(reason)" + (", or the new question as a str" if self.evolves else "")
@@ -131,8 +131,8 @@ class UserStep(CandidateStep):
                 return results
         return (yield InvokeChild(link, _input_of(link, value), self.services))
 
-    def _checked(self, result: Candidate, before: Candidate, name: str) -> tuple[Candidate, Candidate]:
-        """Return a valid candidate twice, with a trial if its question is another one than before."""
+    def _checked(self, result: Candidate, before: Candidate, name: str) -> Candidate:
+        """Return a valid candidate, with a trial if its question is another one than before."""
         try:
             checked: Candidate = type(result).model_validate(dict(result))
         except ValidationError as error:
@@ -142,7 +142,7 @@ class UserStep(CandidateStep):
             raise ConfigError(f"{name} returned a blank question; to drop it, return candidate.reject(reason)")
         if checked.question != before.question and len(checked.history) == len(before.history) and not checked.rejected:
             checked = checked.with_trial(name)
-        return checked, checked
+        return checked
 
 
 def _input_of(link: Runnable[Any, Any], value: Any) -> Any:

@@ -17,12 +17,11 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.testset.candidate import (
     SIMPLE,
+    AskingStep,
     Candidate,
-    CandidateStep,
     Objection,
     Passage,
     Reason,
@@ -40,7 +39,7 @@ from langchain_rageval.text.words import normalize_text, words_of
 _MAX_PHRASES = 5
 
 
-class KeyphraseExtractor(CandidateStep):
+class KeyphraseExtractor(AskingStep):
     """Step that adds up to five `keyphrases` of the drawn passage and chooses one for the question.
 
     Each candidate from the same passage gets another key phrase; a candidate is rejected if there is none left.
@@ -62,7 +61,7 @@ class KeyphraseExtractor(CandidateStep):
         return state.replace(keyphrases=phrases, keyphrase=shuffled[state.draw])
 
 
-def keyphrases(writer: JudgeLike) -> CandidateStep:
+def keyphrases(writer: JudgeLike) -> AskingStep:
     """Return the step that extracts the key phrases of the drawn passage and chooses one.
 
     Args:
@@ -80,7 +79,7 @@ def _clean(phrases: list[str]) -> list[str]:
     return list(dict.fromkeys(phrase.strip() for phrase in phrases if phrase.strip()))[:_MAX_PHRASES]
 
 
-class SeedQuestionWriter(CandidateStep):
+class SeedQuestionWriter(AskingStep):
     """Step that writes a question about the key phrase, which the drawn passage must answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
@@ -92,7 +91,7 @@ class SeedQuestionWriter(CandidateStep):
         return state.refuse("seed", answer) if refused else state.with_question(answer.question, "seed")
 
 
-def seed_question(writer: JudgeLike) -> CandidateStep:
+def seed_question(writer: JudgeLike) -> AskingStep:
     """Return the step that writes a question about the key phrase of the drawn passage.
 
     The prompt states the rules of the WikiEval questions. The passage must answer the question fully, from a part that
@@ -106,7 +105,7 @@ def seed_question(writer: JudgeLike) -> CandidateStep:
     return SeedQuestionWriter.of("write_question", writer)
 
 
-class QuestionCompressor(CandidateStep):
+class QuestionCompressor(AskingStep):
     """Step that replaces the question by a shorter question."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
@@ -115,7 +114,7 @@ class QuestionCompressor(CandidateStep):
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
 
-def compress(writer: JudgeLike) -> CandidateStep:
+def compress(writer: JudgeLike) -> AskingStep:
     """Return the step that shortens a question.
 
     Args:
@@ -124,7 +123,7 @@ def compress(writer: JudgeLike) -> CandidateStep:
     return QuestionCompressor.of("compress_question", writer)
 
 
-class PassageFinder(CandidateStep):
+class PassageFinder(AskingStep):
     """Step that keeps only the passages that the question needs, or rejects the question.
 
     It rejects a question that no passage answers. It rejects a question of the evolution `multi_context` unless the
@@ -151,7 +150,7 @@ class PassageFinder(CandidateStep):
         return trial.reject(Reason.NOT_ALL_NEEDED if needed else Reason.NOT_IN_PASSAGES)
 
 
-def find_passages(critic: JudgeLike) -> CandidateStep:
+def find_passages(critic: JudgeLike) -> AskingStep:
     """Return the step that keeps the passages that are needed to answer the question.
 
     A question is rejected if no passage answers it. A question of the evolution `multi_context` is also rejected
@@ -168,7 +167,7 @@ NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {"en": "The documents do not say.", "r
 """Reference answer of an unanswerable question, by language; other languages use English."""
 
 
-class AnswerWriter(CandidateStep):
+class AnswerWriter(AskingStep):
     """Step that adds the reference answer; for an unanswerable question, a sentence saying there is no answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
@@ -200,7 +199,7 @@ def _answer_problem(state: Candidate, reply: Any) -> str | Objection | None:
     return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
 
 
-def answer(writer: JudgeLike) -> CandidateStep:
+def answer(writer: JudgeLike) -> AskingStep:
     """Return the step that writes the reference answer and rejects questions that the passages do not answer.
 
     A question that is meant to be unanswerable is rejected if the passages do answer it.
@@ -215,10 +214,8 @@ CHECK_ANSWER = "check_answer"
 _YES_OR_NO = frozenset(("yes", "no", "да", "нет"))  # a statement with the question alone
 
 
-class AnswerCheck(CandidateStep):
+class AnswerCheck(AskingStep):
     """Step that rejects a candidate unless its passages support each sentence of its reference answer."""
-
-    model_step: JudgeStep
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic whether the passages support each sentence of the answer; reject the candidate if not.
@@ -243,7 +240,7 @@ class AnswerCheck(CandidateStep):
         return state.replace(evidence=[text for number, text in numbered.items() if number in cited])
 
 
-def check_answer(critic: JudgeLike) -> CandidateStep:
+def check_answer(critic: JudgeLike) -> AskingStep:
     """Return the step that verifies each sentence of the reference answer against the passages.
 
     One unsupported sentence rejects the candidate; else its `evidence` lists the supporting passage sentences.

@@ -38,7 +38,7 @@ def start(store, place=0):
 
 
 def bridged(store, *entities):
-    return [(b.entity, store.passages.index(b.passage)) for b in find_bridges(store, store.passages[0], entities, 2)]
+    return [(e, store.passages.index(p)) for e, p in find_bridges(store, store.passages[0], entities, 2).items()]
 
 
 def test_a_phrase_is_found_in_any_of_its_forms_and_only_with_its_words_together():
@@ -74,7 +74,7 @@ def test_a_near_duplicate_and_an_overlapping_passage_are_left_out():
     one, other = passage(0, MUNICH), passage(0, RIVER + " И далее.")
     store = store_of(MUNICH, RIVER)
     store.passages[:] = [one, other]
-    assert find_bridges(store, one, ["Изар"], 2) == []
+    assert find_bridges(store, one, ["Изар"], 2) == {}
 
 
 def test_a_search_finds_passages_by_rare_words_and_by_meaning_in_turn_until_the_text_is_long_enough():
