@@ -19,7 +19,6 @@ from langchain_rageval.callbacks.scoring_pipeline import (
     OUTCOMES,
     Extract,
     Redact,
-    ScoringOptions,
     ScoringPipeline,
     Sink,
     current_span,
@@ -130,7 +129,8 @@ class RagEvalCallback(ChainEvents):
         for sink in sinks:
             if isinstance(sink, JsonlSink):
                 sink.notes += dict.fromkeys(note for model in models if (note := getattr(model, "report_note", None)))
-        self._options = ScoringOptions(
+        self._new_pipeline = partial(
+            ScoringPipeline,
             build,
             tuple(sinks),
             max_pending,
@@ -210,7 +210,7 @@ class RagEvalCallback(ChainEvents):
         self._closed = True
         in_time = self.flush(timeout)
         self._pipeline.close()
-        for sink in self._options.sinks:
+        for sink in self._pipeline.sinks:
             if in_time and callable(close := getattr(sink, "close", None)):
                 try:
                     close()
@@ -235,7 +235,7 @@ class RagEvalCallback(ChainEvents):
             return
         self._pipeline.count(sampled=int(not is_undecided))
         run_metadata = {**current_span(), **metadata, **({"tags": tags} if tags else {})}
-        record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
+        record = new_record(run_id, name, run_type, inputs) if self._pipeline.extract else None
         root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id)
         root.awaits_thread, root.is_undecided = awaits_thread, is_undecided
         self._open.start_tree(run_id, root, run_type)
@@ -270,8 +270,8 @@ class RagEvalCallback(ChainEvents):
             metadata[CONVERSATION] = root.thread_id
 
         def prepare() -> Callable[[], Sample | None]:
-            if self._options.extract is not None and root.record is not None:
-                return partial(_extract, self._options.extract, root.record)
+            if self._pipeline.extract is not None and root.record is not None:
+                return partial(_extract, self._pipeline.extract, root.record)
             return partial(read_chain_run, root, snapshot(inputs), snapshot(outputs))
 
         self._pipeline.submit(metadata, prepare)
@@ -281,7 +281,7 @@ class RagEvalCallback(ChainEvents):
 
     def _reset(self) -> None:
         """Discard all open runs and queues."""
-        pipeline = self._pipeline = ScoringPipeline(self._options)
+        pipeline = self._pipeline = self._new_pipeline()
         self._open = RunTrees(lambda _: pipeline.count(dropped=1))
         _instances.add(self)
 

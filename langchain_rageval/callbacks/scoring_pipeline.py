@@ -142,7 +142,7 @@ class Delivery:
     number: int
     row: Row
     outcome: str
-    n_pending: int = 0
+    n_pending: int
 
 
 class SinkQueue(WorkerQueue[Delivery]):
@@ -155,27 +155,13 @@ class SinkQueue(WorkerQueue[Delivery]):
 
     Args:
         sink: the sink, which is called with each row.
-        on_error: function that is called with each error of the sink and the keyword `gave_up`, which is True if the
-            row is not tried again.
-        on_done: function that is called with each delivery after the sink has accepted or finally rejected its row.
-        limit: maximum number of deliveries in the queue.
-        threads: object that starts the thread.
+        pipeline: the pipeline, which counts the errors of the sink and the finished deliveries.
     """
 
-    def __init__(
-        self,
-        sink: Sink,
-        on_error: Callable[..., None],
-        on_done: Callable[[Delivery], None],
-        limit: int,
-        threads: DaemonThreads,
-    ) -> None:
-        self._sink = sink
-        self._on_error = on_error
-        self._on_done = on_done
-        super().__init__(self._deliver, 1, limit, threads)
-        self._is_down = False
-        self._hangs = False
+    def __init__(self, sink: Sink, pipeline: ScoringPipeline) -> None:
+        super().__init__(self._deliver, 1, pipeline.max_pending, pipeline.threads)
+        self._sink, self._pipeline = sink, pipeline
+        self._is_down = self._hangs = False
 
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
         """Add a delivery (a row) and return True; return False if the queue stays full while the call waits.
@@ -191,7 +177,7 @@ class SinkQueue(WorkerQueue[Delivery]):
         try:
             self._is_down = not self._try_to_send(delivery.row)
         finally:
-            self._on_done(delivery)
+            self._pipeline.finish_delivery(delivery)
 
     def _try_to_send(self, row: Row) -> bool:
         """Send a row, with retries unless the sink was down before; return True if it was sent."""
@@ -201,7 +187,8 @@ class SinkQueue(WorkerQueue[Delivery]):
                 return True
             except BaseException as error:
                 delay = None if _is_permanent(error) else delay
-                self._on_error(error, gave_up=delay is None)
+                self._pipeline.count(sink_errors=1, lost=int(delay is None))
+                self._pipeline.log_once("a sink failed", error)
             if delay is None:
                 break
             time.sleep(delay)
@@ -260,31 +247,6 @@ _MINUTE = 60.0
 _pipelines: WeakSet[ScoringPipeline] = WeakSet()
 
 
-@dataclass(frozen=True)
-class ScoringOptions:
-    """Options of a scoring pipeline, which are the same in every process.
-
-    Attributes:
-        build_evaluation: function that returns the scorer for all metrics, with its threads, limiter and budget.
-        sinks: receivers of the rows.
-        max_pending: maximum number of runs that wait for their scores.
-        max_per_minute: maximum number of runs admitted within a minute; None sets no limit.
-        n_workers: number of runs scored at a time.
-        extract: function that reads the sample from the run tree; None for the rules of `RagEvalCallback`.
-        redact: function that returns the sample that judge and sinks may see; None for no redaction.
-        tags: names and values that are added to every row.
-    """
-
-    build_evaluation: Callable[[], Evaluation]
-    sinks: Sequence[Sink]
-    max_pending: int
-    max_per_minute: int | None
-    n_workers: int
-    extract: Extract | None
-    redact: Redact | None
-    tags: Mapping[str, str]
-
-
 @dataclass(frozen=True, eq=False)
 class ScoringJob:
     """A run that was admitted to the queue of runs to score.
@@ -305,27 +267,39 @@ class ScoringPipeline:
     """Scores the recorded runs of one process in background threads, and delivers the rows to the sinks.
 
     Attributes:
-        options: options of the pipeline.
+        build_evaluation: function that returns the scorer for all metrics, with its threads, limiter and budget.
+        sinks: receivers of the rows.
+        max_pending: maximum number of runs that wait for their scores.
+        max_per_minute: maximum number of runs admitted within a minute; None sets no limit.
+        n_workers: number of runs scored at a time.
+        extract: function that reads the sample from the run tree; None for the rules of `RagEvalCallback`.
+        redact: function that returns the sample that judge and sinks may see; None for no redaction.
+        tags: names and values that are added to every row.
         counts: counted runs, scores and rows by the names that `RagEvalCallback.stats` explains, such as "scored".
+        threads: the threads that score and deliver.
     """
 
-    options: ScoringOptions
+    build_evaluation: Callable[[], Evaluation]
+    sinks: Sequence[Sink]
+    max_pending: int
+    max_per_minute: int | None
+    n_workers: int
+    extract: Extract | None
+    redact: Redact | None
+    tags: Mapping[str, str]
     counts: Counter[str] = field(default_factory=Counter)
+    threads: DaemonThreads = field(default_factory=DaemonThreads)
 
     def __post_init__(self) -> None:
         """Create the queues; threads start with the first run."""
-        options, self._threads = self.options, DaemonThreads()
         self._jobs: WorkerQueue[ScoringJob] = WorkerQueue(
             self._process,
-            options.n_workers,
-            options.max_pending,
-            self._threads,
+            self.n_workers,
+            self.max_pending,
+            self.threads,
             key=lambda job: job.metadata.get(CONVERSATION),  # whose turns reach the sinks in their order
         )
-        self._sink_queues = [
-            SinkQueue(sink, self._count_sink_error, self._finish_delivery, options.max_pending, self._threads)
-            for sink in options.sinks
-        ]
+        self._sink_queues = [SinkQueue(sink, self) for sink in self.sinks]
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._build_lock = threading.Lock()
@@ -377,7 +351,7 @@ class ScoringPipeline:
 
     def _admit(self) -> int | None:
         with self._changed:
-            is_full = self._n_unscored >= self.options.max_pending
+            is_full = self._n_unscored >= self.max_pending
             if self._closed or is_full or not self._is_within_rate():
                 self.counts["dropped"] += 1
                 return None
@@ -416,11 +390,11 @@ class ScoringPipeline:
 
         With the option `redact`, the log omits the message of the error, because the message may quote the sample.
         """
-        owners = (self._full_evaluation and self._full_evaluation.metrics, self.options.sinks)
+        owners = (self._full_evaluation and self._full_evaluation.metrics, self.sinks)
         kind = f"{problem}: {type(error).__name__}"
         self._logged[kind] += 1
         if self._logged[kind] == 1:
-            message = kind if self.options.redact else f"{kind}: {redact_message(error, *owners)}"
+            message = kind if self.redact else f"{kind}: {redact_message(error, *owners)}"
             _LOG.warning("%s", message)
 
     def _finish(self, number: int, outcome: str, *, is_scored: bool = True) -> None:
@@ -432,44 +406,44 @@ class ScoringPipeline:
             self._changed.notify_all()
 
     def _is_within_rate(self) -> bool:
-        if self.options.max_per_minute is None:
+        if self.max_per_minute is None:
             return True
         now = time.monotonic()
         while self._admission_times and self._admission_times[0] <= now - _MINUTE:
             self._admission_times.popleft()
-        if len(self._admission_times) >= self.options.max_per_minute:
+        if len(self._admission_times) >= self.max_per_minute:
             return False
         self._admission_times.append(now)
         return True
 
     def _process(self, job: ScoringJob) -> None:
-        delivery, outcome = None, "failed"
+        row, outcome = None, "failed"
         try:
             with tracing_context(enabled=False):
-                delivery, outcome = self._score(job)
+                row, outcome = self._score(job)
         except SampleError as error:
             self.log_once("a run could not be read; pass extract= to read it", error)
         except BaseException as error:  # a SystemExit of a judge ends neither the thread nor the process
             self.log_once("a run could not be scored", error)
-        if delivery is None:
+        if row is None:
             self._finish(job.number, outcome, is_scored=False)
             return
         with self._changed:
             self._n_unscored -= 1
-        delivery.n_pending = len(self._sink_queues) + 1
+        delivery = Delivery(job.number, row, outcome, len(self._sink_queues) + 1)
         for queue in self._sink_queues:
             if not queue.put(delivery):
                 self.count(lost=1)
-                self._finish_delivery(delivery)
-        self._finish_delivery(delivery)
+                self.finish_delivery(delivery)
+        self.finish_delivery(delivery)
 
-    def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
+    def _score(self, job: ScoringJob) -> tuple[Row | None, str]:
         """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
         sample = job.read()
         if sample is None:
             return None, "unscorable"
-        if self.options.redact is not None:
-            sample = self.options.redact(sample)
+        if self.redact is not None:
+            sample = self.redact(sample)
             if not isinstance(sample, Sample):
                 raise ConfigError(f"redact must return a Sample, got {type(sample).__name__}")
         sample = sample.model_copy(update={"metadata": mask_data({**sample.metadata, **job.metadata})})
@@ -479,14 +453,14 @@ class ScoringPipeline:
         rows = list(evaluation.rows([sample]))
         if not rows:
             return None, "dropped"  # the budget has no room for it
-        row = rows[0].model_copy(update={"index": job.number - 1, "tags": dict(self.options.tags)})
+        row = rows[0].model_copy(update={"index": job.number - 1, "tags": dict(self.tags)})
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
-        return Delivery(job.number, row, outcome), outcome
+        return row, outcome
 
     def _evaluation_for(self, sample: Sample) -> Evaluation | None:
         """Return an evaluation of the metrics whose fields the sample has; None if there is no such metric."""
         with self._build_lock:
-            self._full_evaluation = full = self._full_evaluation or self.options.build_evaluation()
+            self._full_evaluation = full = self._full_evaluation or self.build_evaluation()
         usable = tuple(number for number, metric in enumerate(full.metrics) if _can_read(metric, sample))
         skipped = [name for n, metric in enumerate(full.metrics) if n not in usable for name in names_of(metric)]
         self.count(skipped=len(skipped))
@@ -499,11 +473,8 @@ class ScoringPipeline:
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
         return evaluation.part(run)
 
-    def _count_sink_error(self, error: Exception, *, gave_up: bool) -> None:
-        self.count(sink_errors=1, lost=int(gave_up))
-        self.log_once("a sink failed", error)
-
-    def _finish_delivery(self, delivery: Delivery) -> None:
+    def finish_delivery(self, delivery: Delivery) -> None:
+        """Record that a sink has accepted or finally rejected a row; after the last sink, count the run's outcome."""
         with self._changed:
             delivery.n_pending -= 1
             n_pending = delivery.n_pending
