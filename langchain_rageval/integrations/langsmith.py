@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langsmith.schemas import Example
     from langsmith.schemas import Run as TracedRun
 
+_METADATA = ("low", "high", "scored", "unscored", "failed", "direction", "calls")
 SummaryEvaluator = Callable[["Sequence[TracedRun]", "Sequence[Example]"], dict[str, Any]]
 
 
@@ -68,18 +69,6 @@ def _feedback(metric: MetricSummary, report: Report) -> dict[str, Any]:
     counts = f"{metric.scored} scored, {metric.unscored} unscored, {metric.failed} failed"
     interval = f"95% interval {metric.interval}; " if metric.interval else ""
     causes = {score.comment for _, score in report.failures() if score.metric == metric.metric}
-    return {
-        "key": metric.metric,
-        "score": metric.mean,
-        "comment": f"{interval}{counts}" + (f"; {min(causes)}" if causes else ""),
-        "metadata": {
-            "low": metric.low,
-            "high": metric.high,
-            "scored": metric.scored,
-            "unscored": metric.unscored,
-            "failed": metric.failed,
-            "direction": metric.direction,
-            "calls": metric.calls,
-            "notes": report.notes,
-        },
-    }
+    comment = f"{interval}{counts}" + (f"; {min(causes)}" if causes else "")
+    metadata = {name: getattr(metric, name) for name in _METADATA} | {"notes": report.notes}
+    return {"key": metric.metric, "score": metric.mean, "comment": comment, "metadata": metadata}

@@ -118,7 +118,7 @@ def evaluate_dataset(
     ledger = ray.remote(num_cpus=0)(Ledger).remote(budget, options["max_concurrency"], least)
     return dataset.repartition(target_num_rows_per_block=size, strict=True).map_batches(
         EvaluationWorker,
-        fn_constructor_args=(make_metrics, options, dict(fields or {}), index, ledger, patience),
+        fn_constructor_args=(ledger, patience, make_metrics, options, dict(fields or {}), index),
         batch_format="pyarrow",
         batch_size=size,
         compute=ActorPoolStrategy(
@@ -174,26 +174,19 @@ class EvaluationWorker(BatchScorer):
     """Ray actor that scores batches of rows; concurrency and budget are shared with the other workers.
 
     Args:
-        make_metrics: function that builds the metrics.
-        options: options of `evaluate`; the journal is a path.
-        fields: mapping of fields of Sample to column names or dotted paths.
-        index: name of the column with the place of each row in the whole data set; None if there is no such column.
         ledger: handle of the actor that assigns budget and concurrency to the workers.
         patience: seconds to wait for a judge that is down.
+        make_metrics: function that builds the metrics.
+        options: options of `evaluate`; the journal is a path.
+        more: the other arguments of `BatchScorer`.
     """
 
     def __init__(
-        self,
-        make_metrics: MakeMetrics,
-        options: StreamOptions,
-        fields: Fields,
-        index: str | None,
-        ledger: Any,
-        patience: float,
+        self, ledger: Any, patience: float, make_metrics: MakeMetrics, options: StreamOptions, *more: Any
     ) -> None:
-        super().__init__(make_metrics, options, fields, index)
+        super().__init__(make_metrics, options, *more)
         run = self.evaluation.run
-        budget, limit = run.governor.budget, options.get("max_concurrency", CALL_DEFAULTS["max_concurrency"])
+        budget, limit = run.governor.budget, options["max_concurrency"]
         lease = partial(_lease, ledger, uuid4().hex)
         governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
         self.evaluation.begin(replace(run, governor=governor))
