@@ -98,19 +98,14 @@ def encodable(text):
 @each("layout", LAYOUTS)
 @each("step", sorted(ANSWER_SCHEMAS))
 @each("language", LANGUAGES)
-def test_a_request_is_exactly_one_system_and_one_human_message(layout, step, language):
+def test_a_request_is_exactly_one_system_and_one_human_message_or_both_in_one(layout, step, language):
     for with_schema in (True, False):
         for contexts in (CONTEXTS, None):
             messages = lay_out(request(step, language, contexts), layout, with_schema=with_schema)
             assert [message.type for message in messages] == ["system", "human"]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_refused_system_message_heads_the_human_one(layout):
-    system, plain = lay_out(request(), layout, with_schema=True)
-    (folded,) = lay_out(request(), layout, with_schema=True, fold_system=True)
-    assert folded.type == "human"
-    assert folded.text == f"{system.text}\n\n{plain.text}"
+            (folded,) = lay_out(request(step, language, contexts), layout, with_schema=with_schema, fold_system=True)
+            assert folded.type == "human"
+            assert folded.text == "\n\n".join(message.text for message in messages)
 
 
 @each("layout", LAYOUTS)
@@ -151,7 +146,7 @@ def test_instruction_first_gives_a_step_one_head_for_all_samples():
 
 @each("language", LANGUAGES)
 @each("step", SHARED)
-def test_the_shared_instructions_hold_the_rules_of_its_steps(step, language):
+def test_the_shared_instructions_hold_the_rules_of_its_steps_alone(step, language):
     given = request(step, language)
     system, message = lay_out(given, "shared_instructions", with_schema=False)
     labels = given.prompts.common.labels
@@ -160,12 +155,8 @@ def test_the_shared_instructions_hold_the_rules_of_its_steps(step, language):
     block, task, _ = message.text.split("\n\n", 2)
     assert block.endswith(NumberedContexts.of(CONTEXTS).block)
     assert task == labels["named_task"].format(step=step)
-
-
-def test_the_shared_instructions_hold_no_rules_of_other_steps():
-    system = lay_out(request(), "shared_instructions", with_schema=False)[0].text
-    for step in ANSWER_SCHEMAS:
-        assert (PromptSet.default("ru").get(step).instruction in system) is (step in SHARED)
+    instructions = {step: prompt.instruction for step, prompt in given.prompts.prompts.items()}
+    assert {step for step, instruction in instructions.items() if instruction in system.text} == {*SHARED}
 
 
 @pytest.mark.parametrize(
@@ -278,8 +269,9 @@ def test_chunks_stand_in_order_each_sentence_on_a_line_that_begins_with_its_numb
     assert contexts.sentences["1.2"] == "Она на Москве-реке."
 
 
-def test_a_chunk_without_sentences_keeps_its_header():
-    assert NumberedContexts.of(["One.", " \n", "Three."]).block == "[1]\n[1.1] One.\n[2]\n[3]\n[3.1] Three."
+def test_a_chunk_without_sentences_keeps_its_header_and_what_no_encoder_takes_is_replaced():
+    contexts = NumberedContexts.of(["One.", " \n", "половина \ud83d знака"])
+    assert contexts.block == "[1]\n[1.1] One.\n[2]\n[3]\n[3.1] половина \ufffd знака"
 
 
 @each("line_break", BREAKS)
@@ -309,11 +301,6 @@ def test_the_block_holds_every_character_in_order(contexts):
     assert spoken(NumberedContexts.of(contexts).sentences.values()) == spoken(contexts)
 
 
-def test_what_no_encoder_takes_is_replaced():
-    contexts = NumberedContexts.of(["половина \ud83d знака"])
-    assert contexts.block == "[1]\n[1.1] половина \ufffd знака"
-
-
 @given(chunks, st.integers(1, 40))
 def test_windows_hold_every_sentence_once_under_its_own_number(contexts, size):
     whole = NumberedContexts.of(contexts)
@@ -334,13 +321,9 @@ def test_a_chunk_cut_in_two_keeps_its_header_in_both_windows():
     ]
 
 
-def test_a_window_without_a_sentence_is_left_out():
+def test_a_window_without_a_sentence_is_left_out_and_without_a_limit_there_is_one_window():
     contexts = NumberedContexts.of(["", "A sentence as long as the window.", "", "And another of the same size."])
     assert [list(window.sentences) for window in contexts.windows(10)] == [["2.1"], ["4.1"]]
-
-
-def test_without_a_limit_there_is_one_window():
-    contexts = NumberedContexts.of(["One. Two."])
     assert contexts.windows(None) == [contexts]
 
 

@@ -125,14 +125,11 @@ def test_a_sample_that_lacks_a_field_raises_before_any_call():
         ({faithfulness(OfflineJudge()): True}, "must be a finite number, got True"),
     ],
 )
-def test_invalid_thresholds_raise(thresholds, told):
+def test_invalid_thresholds_and_options_raise(thresholds, told):
     with pytest.raises(ConfigError, match=told):
         assert_scores(SAMPLE, thresholds)
-
-
-def test_an_invalid_missing_option_raises():
     with pytest.raises(ConfigError, match="missing must be 'fail' or 'pass', got 'raise'"):
-        assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.5}, missing="raise")
+        assert_scores(SAMPLE, thresholds, missing="raise")
 
 
 def test_metrics_and_suites_are_keys():

@@ -100,14 +100,18 @@ def test_grades_are_compared_with_scores_stretched_to_their_scale():
     assert found["spearman"] == agreement(scores, labels, "ordinal")["spearman"]
 
 
-def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched():
-    found = agreement([0.1, 0.6, 0.9], [0, 1, 3], "ordinal")
+@each(("scores", "labels"), [([0.1, 0.6, 0.9], [0, 1, 3]), ([0, 1, 1], [0, 3, 3])])
+def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched(scores, labels):
+    """Of scores from 0 to 1, 1 is the highest score, not the grade 1."""
+    found = agreement(scores, labels, "ordinal")
     assert found["spearman"].value == pytest.approx(1.0)
-    assert found["exact"].value is None
-    assert found["exact"].reason == (
-        "scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and highest grade"
-    )
-    assert found["exact"] == found["within_one"] == found["weighted_kappa"] == found["krippendorff"]
+    assert {found[name] for name in ("exact", "within_one", "weighted_kappa", "krippendorff")} == {
+        Estimate(
+            None,
+            reason="scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and "
+            "highest grade",
+        )
+    }
 
 
 def test_raw_grades_are_compared_as_they_are():
@@ -123,18 +127,10 @@ def test_raw_grades_are_compared_as_they_are():
     assert (means["exact"].value, means["within_one"].value) == (pytest.approx(2 / 3), 1.0)
 
 
-def test_scores_up_to_1_are_not_matched_with_greater_labels_without_a_scale():
-    """A perfect judge of three grades: 1 is the highest score, not the grade 1."""
-    found = agreement([0, 1, 1], [0, 3, 3], "ordinal")
-    assert found["exact"] == Estimate(
-        None,
-        reason="scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and "
-        "highest grade",
-    )
-    assert agreement([0, 1, 1], [0, 3, 3], "ordinal", scale=(0, 3))["exact"].value == 1.0
-    assert agreement([0, 1, 1], [0, 3, 3], "ordinal", scale=(0, 3), raw_grades=True)["exact"].value == pytest.approx(
-        1 / 3
-    )
+def test_a_scale_says_whether_1_is_the_highest_score_or_a_grade():
+    grades = [0, 1, 1], [0, 3, 3], "ordinal"
+    assert agreement(*grades, scale=(0, 3))["exact"].value == 1.0
+    assert agreement(*grades, scale=(0, 3), raw_grades=True)["exact"].value == pytest.approx(1 / 3)
 
 
 @each(

@@ -58,13 +58,9 @@ def test_wins_ties_and_losses_are_counted_and_ties_are_half():
     assert found.outcomes == ["win", "tie", "loss", "win"]
 
 
-def test_where_lower_is_better_the_lower_value_wins():
-    found = judged([(0.1, 0.9), (0.9, 0.1), (0.2, 0.3)], "lower")
-    assert found.outcomes == ["win", "loss", "win"]
-
-
-def test_values_that_differ_by_rounding_errors_are_a_tie():
-    assert judged([(0.1 + 0.2, 0.3)]).outcomes == ["tie"]
+def test_where_lower_is_better_the_lower_value_wins_and_rounding_errors_are_a_tie():
+    found = judged([(0.1, 0.9), (0.9, 0.1), (0.1 + 0.2, 0.3)], "lower")
+    assert found.outcomes == ["win", "loss", "tie"]
 
 
 def test_a_side_without_a_value_leaves_the_pair_unscored_and_is_named():
@@ -184,22 +180,3 @@ def test_published_scores_of_the_same_judge_give_their_counts(name, worse, count
 
     found = pairwise_agreement(RunnableLambda(score, name=name), wikieval("answer", worse), progress=False)
     assert (found.wins, found.ties, found.losses) == counts
-
-
-def test_plain_overlap_with_the_context_wins_every_pair_too():
-    """A high agreement here proves little: the baseline needs no judge."""
-    rows = lines("wikieval", "wikieval.jsonl.gz")
-
-    def overlap(given):
-        answer, context = (set(re.findall(r"\w+", text.lower())) for text in (given.answer, given.contexts[0]))
-        return Score(metric="overlap", aspect="grounding", value=len(answer & context) / len(answer))
-
-    pairs = [
-        tuple(
-            Sample(id=row["id"], question=row["question"], answer=row[role], contexts=[row["context_v1"]])
-            for role in ("answer", "ungrounded_answer")
-        )
-        for row in rows
-    ]
-    found = pairwise_agreement(RunnableLambda(overlap, name="overlap"), pairs, progress=False)
-    assert (found.wins, len(pairs)) == (6, 6)
