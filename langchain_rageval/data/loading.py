@@ -409,7 +409,7 @@ class _FieldReading:
     """Samples of the records of a file, and which name each field was read from."""
 
     def __init__(self, fields: Fields, each_turn: bool, scored: bool) -> None:
-        self.origins: dict[tuple[str, str], None] = {}
+        self._origins: dict[str, dict[str, None]] = {}  # field to the names that it was read from
         self._fields = fields
         self._each_turn = each_turn
         self._parse = parse_record if scored else Sample.parse
@@ -418,7 +418,6 @@ class _FieldReading:
         self._others: dict[str, None] = {}
         self._shapes: set[frozenset[str]] = set()
         self._unfound = dict(fields)
-        self._is_empty = True
         self.is_table = False  # whose cells may hold lists as text
 
     def samples(self, record: Any) -> list[Sample]:
@@ -429,10 +428,8 @@ class _FieldReading:
         samples = self._turns_of(record) if self._each_turn else [self._parse(record, self._fields)]
         if samples:
             self._describe(record, samples[-1])
-        for sample in samples:
-            self._is_empty = False
-            for field in sample.model_fields_set & self._unfound.keys():
-                del self._unfound[field]
+        for field in {field for sample in samples for field in sample.model_fields_set & self._unfound.keys()}:
+            del self._unfound[field]
         return samples
 
     def _turns_of(self, record: Any) -> list[Sample]:
@@ -459,13 +456,13 @@ class _FieldReading:
         shape = frozenset(str(name) for name, value in record.items() if value is not None)
         if shape not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
-            origins = explain_fields(record, self._fields)[1]
-            self.origins |= dict.fromkeys((field, name) for field, names in origins.items() for name in names)
+            for field, names in explain_fields(record, self._fields)[1].items():
+                self._origins.setdefault(field, {}).update(dict.fromkeys(names))
             self._others |= {str(name): None for name in record if metadata_name(str(name)) in sample.metadata}
 
     def describe(self, name: str) -> Iterator[str]:
         """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
-        if self._others or any(field != origin for field, origin in self.origins):
+        if self._others or any(names.keys() != {field} for field, names in self._origins.items()):
             yield self._names_read(name)
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
@@ -474,16 +471,13 @@ class _FieldReading:
 
     def warn(self, name: str) -> None:
         """Log a warning for each name in `fields` that no record has."""
-        for field, path in {} if self._is_empty else self._unfound.items():
+        for field, path in self._unfound.items() if self._shapes else ():
             near = did_you_mean(path, self._others)
             _LOG.warning("%s: no record has %r, which fields maps to %s%s", name, path, field, near)
 
     def _names_read(self, name: str) -> str:
-        order = list(NAMES)
-        by_field: dict[str, list[str]] = {}
-        for field, origin in sorted(self.origins, key=lambda pair: order.index(pair[0])):
-            by_field.setdefault(field, []).append(repr(origin))
-        read = ", ".join(f"{field} from {' and '.join(names)}" for field, names in by_field.items())
+        found = [(field, self._origins[field]) for field in NAMES if field in self._origins]
+        read = ", ".join(f"{field} from {' and '.join(map(repr, names))}" for field, names in found)
         rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
         return f"{name}: {read}{rest}"
 

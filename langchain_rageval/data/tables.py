@@ -149,33 +149,28 @@ def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> I
     Raises:
         ConfigError: if lines are in different encodings and `strict` is True.
     """
-    rest, encoding = iter(lines), "utf-8"
-    number, has_utf8 = 0, False
-    while (line := next(rest, None)) is not None:
-        number += 1
-        if encoding != "utf-8":
-            if sum(byte > 127 for byte in line) >= _SURE and is_utf8(line):
-                raise ConfigError(
-                    f"{name}, line {number} is UTF-8, earlier lines are {encoding}; save the file as UTF-8"
-                )
-            yield line.decode(encoding, errors="replace")
-            continue
+    rest, number, has_utf8 = iter(lines), 0, False
+    for number, line in enumerate(rest, start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            if has_utf8 and not strict:
-                _LOG.warning("%s, line %d is not valid UTF-8; invalid characters are replaced", name, number)
-                yield line.decode("utf-8", errors="replace")
-                continue
-            if has_utf8:
+            if not has_utf8:
+                break
+            if strict:
                 raise ConfigError(f"{name}, line {number} is not valid UTF-8; save the file as UTF-8") from error
-            sample = [line, *islice(rest, _SAMPLE_LINES)]
-            encoding = guess_encoding(b"".join(part for part in sample if not part.isascii()))
-            _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
-            rest, number = chain(sample, rest), number - 1
-            continue
+            _LOG.warning("%s, line %d is not valid UTF-8; invalid characters are replaced", name, number)
+            text = line.decode("utf-8", errors="replace")
         has_utf8 = has_utf8 or not line.isascii()
         yield text
+    else:
+        return
+    sample = [line, *islice(rest, _SAMPLE_LINES)]
+    encoding = guess_encoding(b"".join(part for part in sample if not part.isascii()))
+    _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
+    for place, line in enumerate(chain(sample, rest), start=number):
+        if sum(byte > 127 for byte in line) >= _SURE and is_utf8(line):
+            raise ConfigError(f"{name}, line {place} is UTF-8, earlier lines are {encoding}; save the file as UTF-8")
+        yield line.decode(encoding, errors="replace")
 
 
 def wide_encoding(head: bytes) -> str | None:
