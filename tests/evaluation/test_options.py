@@ -59,53 +59,34 @@ def test_the_docstring_lists_each_option_with_its_default(function, defaults):
     assert listed == {name: repr(value).replace("'", '"') for name, value in defaults.items()}
 
 
-@pytest.mark.parametrize(
-    ("function", "names"),
+EVALUATED = f"samples, metrics, {NAMES}, out, until, audit, batch, canaries"
+STREAMED = f"samples, metrics, {NAMES}"
+
+
+@each(
+    ("function", "given", "option", "more"),
     [
-        (evaluate, f"samples, metrics, {NAMES}, out, until, audit, batch, canaries"),
-        (astream_evaluate, f"samples, metrics, {NAMES}"),
+        (evaluate, (None, None), "max_concurency", f"; did you mean 'max_concurrency'? Its options: {EVALUATED}"),
+        (evaluate, (None, None), "zzz", f". Its options: {EVALUATED}"),
+        (
+            astream_evaluate,
+            (None, None),
+            "max_concurency",
+            f"; did you mean 'max_concurrency'? Its options: {STREAMED}",
+        ),
+        (astream_evaluate, (None, None), "out", ""),
+        (qualify_judge, (OfflineJudge(),), "timout", "; did you mean 'timeout'"),
+        (RagEvalCallback, (faithfulness(OfflineJudge()),), "timout", "; did you mean 'timeout'"),
+        (RagEvalCallback, (faithfulness(OfflineJudge()),), "sample_rte", "; did you mean 'sample_rate'"),
+        (TestsetGenerator, (OfflineJudge(), None, HashingEmbeddings()), "timout", "; did you mean 'timeout'"),
     ],
 )
-def test_a_misspelled_option_raises_before_anything_is_read(function, names):
+def test_a_misspelled_option_raises_before_anything_is_read(function, given, option, more):
     with pytest.raises(TypeError) as caught:
-        function(None, None, max_concurency=2)
-    assert str(caught.value) == (
-        f"{function.__name__}() got an unexpected option 'max_concurency'; did you mean 'max_concurrency'? "
-        f"Its options: {names}"
-    )
-
-
-def test_an_option_like_no_other_raises_without_a_suggestion():
-    with pytest.raises(TypeError) as caught:
-        evaluate([SAMPLE], faithfulness(OfflineJudge()), zzz=1)
-    assert str(caught.value) == (
-        f"evaluate() got an unexpected option 'zzz'. Its options: samples, metrics, {NAMES}, "
-        "out, until, audit, batch, canaries"
-    )
-
-
-def test_a_stream_takes_no_file_for_its_rows():
-    with pytest.raises(TypeError, match=r"^astream_evaluate\(\) got an unexpected option 'out'"):
-        astream_evaluate([SAMPLE], faithfulness(OfflineJudge()), out="rows.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("make", "similar"),
-    [
-        (lambda **options: qualify_judge(OfflineJudge(), **options), "timeout"),
-        (lambda **options: RagEvalCallback(faithfulness(OfflineJudge()), **options), "timeout"),
-        (lambda **options: TestsetGenerator(OfflineJudge(), None, HashingEmbeddings(), **options), "timeout"),
-    ],
-    ids=["qualify_judge", "RagEvalCallback", "TestsetGenerator"],
-)
-def test_the_same_check_serves_the_others_that_take_run_options(request, make, similar):
-    with pytest.raises(TypeError, match=f"got an unexpected option 'timout'; did you mean '{similar}'"):
-        make(timout=5)
-
-
-def test_a_misspelled_parameter_is_compared_with_the_declared_parameters_too():
-    with pytest.raises(TypeError, match="got an unexpected option 'sample_rte'; did you mean 'sample_rate'"):
-        RagEvalCallback(faithfulness(OfflineJudge()), sample_rte=0.5)
+        function(*given, **{option: 5})
+    message = f"{function.__name__}() got an unexpected option {option!r}{more}"
+    assert str(caught.value).startswith(message)
+    assert "Its options" not in more or str(caught.value) == message
 
 
 @each(

@@ -42,14 +42,6 @@ async def taken(given, door, samples):
     return [(task.pending.index, task.number) for task in found]
 
 
-@pytest.mark.parametrize("door", ["tasks", "atasks"])
-async def test_of_the_last_ones_those_begin_first_that_take_two_calls_in_a_row(door):
-    assert await taken(tasks(), door, SAMPLES) == [
-        (0, 0), (0, 1), (1, 0), (1, 1),
-        (2, 1), (3, 1), (4, 1), (5, 1), (2, 0), (3, 0), (4, 0), (5, 0),
-    ]  # fmt: skip
-
-
 @each("door", ["tasks", "atasks"])
 @each("samples", [iter, lambda samples: Unhurried()])
 async def test_samples_that_may_take_their_time_are_not_waited_for(door, samples):
@@ -66,13 +58,11 @@ def test_metrics_that_go_through_the_same_steps_are_one_workers():
     assert begun + [task.number for task in first] == list(range(len(claims)))
 
 
-@each(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
-def test_there_are_more_workers_than_slots(slots, workers):
+@each(("slots", "workers"), [(None, 2), (1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
+def test_there_are_more_workers_than_slots_and_no_more_than_tasks(slots, workers):
     assert tasks(slots=slots).n_workers(iter(SAMPLES)) == workers
-
-
-def test_without_a_limit_of_calls_there_are_two_workers():
-    assert tasks(slots=None).n_workers(iter(SAMPLES)) == 2
+    for count in (0, 2, 6):
+        assert tasks(slots=slots).n_workers(SAMPLES[:count]) == max(1, min(workers, 2 * count))
 
 
 def score_of(name):
@@ -104,12 +94,6 @@ def test_a_source_of_unknown_length_is_read_no_further_without_a_judge(size, spe
     assert scheduler.stopped_reading.is_set() == (read == 0)
 
 
-def test_there_are_no_more_workers_than_tasks():
-    assert tasks().n_workers(SAMPLES) == 8
-    assert tasks().n_workers(SAMPLES[:2]) == 4
-    assert tasks().n_workers([]) == 1
-
-
 def test_a_worker_that_is_stopped_takes_no_more():
     stopped = threading.Event()
     worker = tasks().tasks(SAMPLES, stopped)()
@@ -135,10 +119,12 @@ def test_an_item_that_is_no_sample_is_kept_as_a_text_of_bounded_length(item):
     assert unreadable.metadata == {"unreadable": shown}
 
 
+@each("door", ["tasks", "atasks"])
 @each(("slots", "samples", "waiting"), [(1, 1, 1), (1, 2, 1), (2, 2, 2), (2, 3, 2), (3, 6, 3), (4, 6, 4)])
-def test_the_samples_that_can_be_in_progress_together_at_the_end_start_with_the_longest_metric(slots, samples, waiting):
-    """Two workers for each slot, and two tasks for each sample."""
-    found = tasks(slots=slots).tasks(SAMPLES[:samples], threading.Event())()
-    order = [(task.pending.index, task.number) for task in found]
+async def test_samples_that_can_be_in_progress_together_at_the_end_start_with_the_longest_metric(
+    door, slots, samples, waiting
+):
+    """Two workers for each slot, and two tasks for each sample; the longest metric has two steps in a row."""
+    order = await taken(tasks(slots=slots), door, SAMPLES[:samples])
     early = [(index, number) for index in range(samples - waiting) for number in (0, 1)]
     assert order == [*early, *((index, number) for number in (1, 0) for index in range(samples - waiting, samples))]
