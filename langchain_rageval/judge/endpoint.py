@@ -236,7 +236,7 @@ class Endpoint:
         options = self._family.options(mode.rung, schema, bound_options(self.model))
         if self.probabilities and not mode.plain_tokens:
             options = {**self._family.probabilities, **options}
-        model = self._uncached if draw else self._unlimited
+        model = self._models[draw > 0]
         if mode.default_temperature:
             model = without_temperature(model)
         return Call(
@@ -439,18 +439,16 @@ class Endpoint:
         return None if cached else self.model.rate_limiter
 
     @cached_property
-    def _unlimited(self) -> Runnable[Any, Any]:
-        """The model without its rate limiter, which is acquired before the time of a call starts to run."""
-        if self._rate_limiter and isinstance(self.model, BaseChatModel):
-            return self.model.model_copy(update={"rate_limiter": None})
-        return self.model
+    def _models(self) -> tuple[Runnable[Any, Any], Runnable[Any, Any]]:
+        """The model for the first draw and for later draws.
 
-    @cached_property
-    def _uncached(self) -> Runnable[Any, Any]:
-        """The model without its cache, from which later draws would get the reply of the first one."""
-        if isinstance(self._unlimited, BaseChatModel):
-            return self._unlimited.model_copy(update={"cache": False})
-        return self._unlimited
+        Both are without the rate limiter, which is acquired before the time of a call starts to run. The second is also
+        without the cache, from which later draws would get the reply of the first one.
+        """
+        if not isinstance(self.model, BaseChatModel):
+            return self.model, self.model
+        first = self.model.model_copy(update={"rate_limiter": None}) if self._rate_limiter else self.model
+        return first, first.model_copy(update={"cache": False})
 
 
 _KEY = "rageval_probe"

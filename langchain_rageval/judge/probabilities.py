@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -285,18 +286,14 @@ def _piece(text: str, start: int) -> tuple[list[_Value], int] | None:
 
 def _places_of(verdicts: Sequence[_Verdict], values: Sequence[_Value]) -> list[int] | None:
     """Return the place of each verdict among the values of a reply; None if they are not the same verdicts."""
-    fields = {verdict.field for verdict in verdicts}
-    by_key: dict[str, list[_Value]] = {field: [] for field in fields}
-    for value in values:
-        key = _NOT_LETTERS.sub("", value.key.casefold())
-        if key in by_key:
-            by_key[key].append(value)
-    left = {key: iter(found) for key, found in by_key.items()}
-    if any(len(by_key[field]) != sum(verdict.field == field for verdict in verdicts) for field in fields):
+    keyed = [(_NOT_LETTERS.sub("", value.key.casefold()), value) for value in values]
+    fields = Counter(verdict.field for verdict in verdicts)
+    by_key = {field: [value for key, value in keyed if key == field] for field in fields}
+    if any(len(by_key[field]) != count for field, count in fields.items()):
         return None
     places = []
     for verdict in verdicts:
-        value = next(left[verdict.field])
+        value = by_key[verdict.field].pop(0)
         if _label_of_tokens(value.text.lstrip(), "", _spellings(type(verdict.holder), verdict.field)) != verdict.label:
             return None
         places.append(value.place)

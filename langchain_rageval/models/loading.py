@@ -97,13 +97,10 @@ def _require_key(provider: str, *names: str) -> None:
         raise ConfigError(f"{provider} needs a key in the environment: set {' or '.join(names)}")
 
 
-def _served(provider: str) -> ChatModelBuilder:
-    def build(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
-        from langchain_openai import ChatOpenAI
+def _served(provider: str, model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI
 
-        return ChatOpenAI(model=model, **_server(provider, base_url), max_retries=0, **settings)
-
-    return build
+    return ChatOpenAI(model=model, **_server(provider, base_url), max_retries=0, **settings)
 
 
 def _gigachat(kind: str, **settings: Any) -> Any:
@@ -185,7 +182,7 @@ _CLASSES = {
 _ADDRESSES = {"litellm": "api_base"}
 
 CHAT_MODELS: Mapping[str, ChatModelBuilder] = {
-    **{provider: _served(provider) for provider in ("openai", "vllm")},
+    **{provider: partial(_served, provider) for provider in ("openai", "vllm")},
     "gigachat": lambda model, base_url, settings: _gigachat(
         "GigaChat", model=model, base_url=base_url or None, max_retries=0, **settings
     ),

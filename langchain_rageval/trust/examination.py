@@ -78,7 +78,7 @@ class _RecordingEndpoint(Endpoint):
         vars(self).update(vars(known))
         self.log = log
         if not cached:
-            vars(self)["_unlimited"] = known._uncached
+            vars(self)["_models"] = known._models[1:] * 2
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request, and log whether the request repeats an earlier one.
