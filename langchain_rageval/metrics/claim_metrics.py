@@ -74,30 +74,15 @@ def claim_value(state: State, *, formula: str) -> Value:
     because the answer states no facts, the result has no number; `unscored` is then the cause.
     """
     chosen = FORMULAS[formula]
-    sections = {name: found if name in chosen.reads else [] for name, found in _sections_of_state(state).items()}
-    graph = build_claim_graph(state["sample"], sections)
-    findings = [finding for section in chosen.reads for finding in sections[section]]
-    value = chosen.value(graph)
+    sample: Sample = state["sample"]
+    verdicts = [finding for name in chosen.reads if name != _CLASSIFIED for finding in state.get(name, [])]
+    marks = list(_merge_classifications(state.get(_CLASSIFIED, []) if _CLASSIFIED in chosen.reads else []))
+    answer, reference = (_claims(kind, verdicts, marks) for kind in _VERIFIED)
+    graph = ClaimGraph(answer, reference, len(sample.contexts or ()))
+    value, findings = chosen.value(graph), [*verdicts, *marks]
     if isinstance(value, str):
         return Value.without(value, findings)
-    return Value(value, explain(state["sample"].language_text, *chosen.reasons(graph, formula)), findings)
-
-
-def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence[Finding]]) -> ClaimGraph:
-    """Return the claim graph that the findings of a sample describe.
-
-    Args:
-        sample: the sample that was scored.
-        sections: findings under the keys "answer_verdicts", "reference_verdicts" and "classifications", by which the
-            steps add them to the state; [] for a key that the metric does not need.
-    """
-    verdicts = [*sections["answer_verdicts"], *sections["reference_verdicts"]]
-    marks = sections["classifications"]
-    return ClaimGraph(
-        answer=_claims("statement", verdicts, marks),
-        reference=_claims("reference_statement", verdicts, marks),
-        chunks=len(sample.contexts or ()),
-    )
+    return Value(value, explain(sample.language_text, *chosen.reasons(graph, formula)), findings)
 
 
 def _state_from_findings(sample: Sample, score: Score, *, formula: str) -> State | None:
@@ -130,14 +115,6 @@ def _stages(
         else:
             stages.append(verify_statements(judge, of=sides[0], verifier=verifier, by_chunk=by_chunk))
         yield SharedSteps(stages, name=section, key=(id(judge), id(verifier), by_chunk))
-
-
-def _sections_of_state(state: State) -> dict[FindingSection, list[Finding]]:
-    return {
-        "answer_verdicts": state.get("answer_verdicts", []),
-        "reference_verdicts": state.get("reference_verdicts", []),
-        "classifications": list(_merge_classifications(state.get("classifications", []))),
-    }
 
 
 def _claims(kind: FindingKind, verdicts: Iterable[Finding], marks: Iterable[Finding]) -> list[Claim]:

@@ -102,7 +102,9 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
     why = "chosen by auto" if against == "auto" else "set by the options"
     choice = Finding(kind="criterion", number=1, text=AGAINST, verdict=text, reason=why)
     number = average_precision(useful) if weighting == "rank" else sum(useful) / len(useful)
-    return Value(number, _reason_of_useful(useful, text, sample.language_text), [*findings, choice])
+    ranks = ", ".join(str(rank) for rank, is_useful in enumerate(useful, 1) if is_useful)
+    note = Note(f"useful-{text}", useful=sum(useful), count=len(useful), places=f" ({ranks})" if ranks else "")
+    return Value(number, explain(sample.language_text, note), [*findings, choice])
 
 
 def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:
@@ -143,12 +145,6 @@ def text_to_judge_against(sample: Sample, *, against: Against) -> str:
     """
     texts: Mapping[AgainstText, str] = {"reference": "\n".join(sample.references), "answer": sample.answer or ""}
     return texts.get(resolve_against(sample, against), "")
-
-
-def _reason_of_useful(useful: Sequence[bool], against: AgainstText, question: str) -> str:
-    numbers = ", ".join(str(rank) for rank, is_useful in enumerate(useful, 1) if is_useful)
-    places = f" ({numbers})" if numbers else ""
-    return explain(question, Note(f"useful-{against}", useful=sum(useful), count=len(useful), places=places))
 
 
 def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "context_recall") -> Metric:
@@ -221,13 +217,9 @@ def needed_share(state: State) -> Value:
     if not sentences:
         return nothing_retrieved(question)
     needed = [finding.cites[0] for finding in sentences if finding.verdict == NEEDED]
-    return Value(len(needed) / len(sentences), _reason_of_needed(needed, len(sentences), question), findings)
-
-
-def _reason_of_needed(needed: list[str], count: int, question: str) -> str:
-    more = ", …" if len(needed) > _MAX_LISTED else ""
-    places = f" ({', '.join(needed[:_MAX_LISTED])}{more})" if needed else ""
-    return explain(question, Note("needed-sentences", needed=len(needed), count=count, places=places))
+    listed = ", ".join([*needed[:_MAX_LISTED], *["…"] * (len(needed) > _MAX_LISTED)])
+    note = Note("needed-sentences", needed=len(needed), count=len(sentences), places=f" ({listed})" if needed else "")
+    return Value(len(needed) / len(sentences), explain(question, note), findings)
 
 
 _MAX_QUOTED_ENTITIES = 5
@@ -271,15 +263,11 @@ def found_share(state: State) -> Value:
     if not entities:
         return Value.without(NO_REFERENCE_ENTITIES)
     missing = [finding.text for finding in entities if finding.verdict != FOUND]
-    reason = _reason_of_found(len(entities), missing, state["sample"], state.get("dropped_entities", 0))
-    return Value((len(entities) - len(missing)) / len(entities), reason, findings)
-
-
-def _reason_of_found(count: int, missing: Sequence[str], sample: Sample, dropped: int) -> str:
-    notes, more = [Note("entities-found", found=count - len(missing), count=count)], len(missing) - _MAX_QUOTED_ENTITIES
+    count, found, more = len(entities), len(entities) - len(missing), len(missing) - _MAX_QUOTED_ENTITIES
+    notes = [Note("entities-found", found=found, count=count)]
     if missing:
         code = "entities-missing-and-more" if more > 0 else "entities-missing"
         notes.append(Note(code, quotes=[*map(quote, missing[:_MAX_QUOTED_ENTITIES])], more=more))
-    if dropped:
+    if dropped := state.get("dropped_entities"):
         notes.append(Note("entities-dropped", count=dropped))
-    return explain(sample.language_text, *notes)
+    return Value(found / count, explain(state["sample"].language_text, *notes), findings)
