@@ -18,12 +18,18 @@ from langchain_rageval.prompts.answer_schemas import (
     Classification,
     ContextVerdict,
     ContextVerdicts,
+    Contradiction,
+    Contradictions,
     Entities,
+    FactVerdict,
+    FactVerdicts,
     FalseNegative,
     FalsePositive,
     FoundEntities,
     FoundEntity,
     NeededSentences,
+    NeedVerdict,
+    NeedVerdicts,
     RegeneratedQuestions,
     RelevanceGrade,
     RelevanceGrades,
@@ -31,6 +37,8 @@ from langchain_rageval.prompts.answer_schemas import (
     RubricGrades,
     Statements,
     TruePositive,
+    TurnFact,
+    TurnFacts,
     Verdict,
     VerdictLabel,
     Verdicts,
@@ -205,6 +213,27 @@ class Refusal(Exception):
     def __init__(self, message: str = "no", status_code: int | None = 400) -> None:
         super().__init__(message)
         self.status_code = status_code
+
+
+def turn_facts(**lists: Sequence[tuple[int, str]]) -> TurnFacts:
+    """Return a reply of list_turn_facts, from pairs of the number of a turn and a text in each of its lists."""
+    said = {name: [TurnFact(turn=n, text=text) for n, text in items] for name, items in lists.items()}
+    return TurnFacts(**{name: said.get(name, []) for name in TurnFacts.model_fields})
+
+
+def contradictions(*numbers: tuple[int, int], reason: str = "r") -> Contradictions:
+    """Return a reply of find_contradictions, from pairs of statements."""
+    return Contradictions(contradictions=[Contradiction(reason=reason, first=a, second=b) for a, b in numbers])
+
+
+def fact_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> FactVerdicts:
+    """Return a reply of check_user_facts, from number, verdict and turns of each fact."""
+    return FactVerdicts(verdicts=[FactVerdict(fact=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given])
+
+
+def need_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> NeedVerdicts:
+    """Return a reply of check_needs, from number, verdict and turns of each need."""
+    return NeedVerdicts(verdicts=[NeedVerdict(need=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given])
 
 
 class Vectors(Embeddings):

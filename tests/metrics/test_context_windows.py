@@ -1,11 +1,14 @@
 """Contexts beyond `max_context_tokens`: a metric reads them all, or score and report say what was not read."""
 
+from functools import partial
+
 import pytest
+from helpers.offline import METRICS as BY_SCORE
+from helpers.offline import UNJUDGED
 from pydantic import BaseModel
 
 from langchain_rageval import (
     ConfigError,
-    HashingEmbeddings,
     Judge,
     Metric,
     OfflineJudge,
@@ -14,20 +17,11 @@ from langchain_rageval import (
     Step,
     Value,
     abstention,
-    answer_correctness,
-    aspect_critique,
     citations,
     claim_metrics,
-    context_entity_recall,
-    context_precision,
-    context_recall,
-    context_relevance,
     evaluate,
-    faithfulness,
     llm_grader,
     ndcg_at,
-    noise_sensitivity,
-    rubric,
 )
 from langchain_rageval.prompts.layout import NumberedContexts
 
@@ -38,20 +32,13 @@ SAMPLE = Sample(
     contexts=[*FILLER, "Мюнхен основан в 1158 году."],
     references=["Мюнхен основан в 1158 году."],
 )
+OTHERS = {*UNJUDGED, "answer_relevance", "answer_completeness", "claim_f1", "ndcg@5"}
 METRICS = {
-    "faithfulness": faithfulness,
-    "context_precision": context_precision,
-    "context_recall": context_recall,
-    "context_relevance": context_relevance,
-    "context_entity_recall": context_entity_recall,
-    "answer_correctness": lambda judge: answer_correctness(judge, HashingEmbeddings()),
+    **{name: build for name, build in BY_SCORE.items() if name not in OTHERS},
     "claim_metrics": claim_metrics,
-    "noise_sensitivity": noise_sensitivity,
     "citations": citations,
-    "abstention": lambda judge: abstention(judge, given="contexts"),
-    "ndcg": lambda judge: ndcg_at(200, llm_grader(judge)),
-    "rubric": rubric,
-    "correctness": lambda judge: aspect_critique(judge, "correctness"),
+    "abstention": partial(abstention, given="contexts"),
+    "ndcg@200": lambda judge: ndcg_at(200, llm_grader(judge)),
 }
 
 
@@ -70,7 +57,7 @@ def test_a_value_does_not_depend_on_the_window_or_the_report_says_so(name):
         for metric, score in windowed.rows[0].scores.items():
             expected = whole.rows[0].scores[metric]
             assert (score.value, score.unscored) == (expected.value, expected.unscored), (metric, limit)
-        assert noted(windowed) == ({name} if name in ("rubric", "correctness") else set())
+        assert noted(windowed) == ({name} if name in ("rubric", "conciseness") else set())
     assert noted(whole) == set()
 
 

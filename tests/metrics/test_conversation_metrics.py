@@ -5,19 +5,9 @@ import json
 import pytest
 from helpers.each import each
 from helpers.labelled import dialogues, labelled_judge, whole
-from helpers.scripted import scripted
+from helpers.scripted import contradictions, fact_verdicts, need_verdicts, scripted, turn_facts
 
 from langchain_rageval import Judge, OfflineJudge, Sample, Turn, conversation_metrics, evaluate, plan, suite
-from langchain_rageval.steps import (
-    Contradiction,
-    Contradictions,
-    FactVerdict,
-    FactVerdicts,
-    NeedVerdict,
-    NeedVerdicts,
-    TurnFact,
-    TurnFacts,
-)
 from langchain_rageval.steps.questions import rewrite_question
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 from langchain_rageval.text.language import detect_language
@@ -36,19 +26,13 @@ RUSSIAN = Sample(
     history=[Turn(role="user", text="У меня две кошки."), Turn(role="assistant", text="Полис стоит 500 рублей.")],
     answer="За двух 2000 рублей. Сколько у вас кошек?",
 )
-FACTS = TurnFacts(
-    statements=[TurnFact(turn=2, text="A cat costs 5 euros."), TurnFact(turn=4, text="Two cats cost 20 euros.")],
-    facts=[TurnFact(turn=1, text="The user has two cats.")],
-    needs=[TurnFact(turn=1, text="Whether cats are insured."), TurnFact(turn=3, text="The price for two.")],
+FACTS = turn_facts(
+    statements=[(2, "A cat costs 5 euros."), (4, "Two cats cost 20 euros.")],
+    facts=[(1, "The user has two cats.")],
+    needs=[(1, "Whether cats are insured."), (3, "The price for two.")],
 )
-PAIRS = Contradictions(contradictions=[Contradiction(reason="5 or 10 each", first=1, second=2)])
-TOLD = FactVerdicts(verdicts=[FactVerdict(fact=1, reason="It asks.", verdict="asked again", turns=[4])])
-NEEDS = NeedVerdicts(
-    verdicts=[
-        NeedVerdict(need=1, reason="Yes.", verdict="met", turns=[2]),
-        NeedVerdict(need=2, reason="20.", verdict="unmet", turns=[]),
-    ]
-)
+PAIRS, TOLD = contradictions((1, 2)), fact_verdicts((1, "asked again", [4]))
+NEEDS = need_verdicts((1, "met", [2]), (2, "unmet", []))
 NAMES = ["conversation_consistency", "conversation_retention", "conversation_resolution"]
 
 
@@ -81,32 +65,26 @@ def test_each_share_is_computed_from_the_verdicts_and_its_reason_names_the_turns
 @each(("count", "more"), [(3, "."), (4, "; and 1 more."), (5, "; and 2 more.")])
 def test_the_reason_quotes_three_exceptions_and_counts_the_others(count, more):
     texts = [f"Need {number}" for number in range(1, count + 1)]
-    facts = TurnFacts(statements=[], facts=[], needs=[TurnFact(turn=3, text=text) for text in texts])
-    unmet = [NeedVerdict(need=n, reason="", verdict="unmet", turns=[]) for n in range(1, count + 1)]
-    reason = scores(facts=facts, pairs=None, told=None, needs=NeedVerdicts(verdicts=unmet))[
-        "conversation_resolution"
-    ].reason
+    facts = turn_facts(needs=[(3, text) for text in texts])
+    unmet = need_verdicts(*((n, "unmet", []) for n in range(1, count + 1)))
+    reason = scores(facts=facts, pairs=None, told=None, needs=unmet)["conversation_resolution"].reason
     quoted = "; ".join(f"unmet: «{text}» (turn 3)" for text in texts[:3])
     assert reason == f"Needs of the user that are met: 0 of {count}; {quoted}{more}"
 
 
 def test_a_withdrawn_need_does_not_count():
-    verdicts = [NEEDS.verdicts[0], NeedVerdict(need=2, reason="", verdict="withdrawn", turns=[4])]
-    found = scores(needs=NeedVerdicts(verdicts=verdicts))["conversation_resolution"]
+    found = scores(needs=need_verdicts((1, "met", [2]), (2, "withdrawn", [4])))["conversation_resolution"]
     assert (found.value, found.reason) == (1.0, "Needs of the user that are met: 1 of 1.")
     assert [finding.verdict for finding in found.findings] == ["met", "withdrawn"]
 
 
 def test_a_fact_that_nothing_later_touches_does_not_count():
-    verdicts = [
-        FactVerdict(fact=1, reason="", verdict="ignored", turns=[4]),
-        FactVerdict(fact=2, reason="", verdict="not touched", turns=[]),
-    ]
-    facts = FACTS.model_copy(update={"facts": [TurnFact(turn=1, text=f"Fact {n}") for n in (1, 2)]})
-    found = scores(facts=facts, told=FactVerdicts(verdicts=verdicts))["conversation_retention"]
+    facts = FACTS.model_copy(update={"facts": turn_facts(facts=[(1, "Fact 1"), (1, "Fact 2")]).facts})
+    told = fact_verdicts((1, "ignored", [4]), (2, "not touched", []))
+    found = scores(facts=facts, told=told)["conversation_retention"]
     assert (found.value, [finding.verdict for finding in found.findings]) == (0.0, ["ignored", "not touched"])
-    untouched = [verdict.model_copy(update={"verdict": "not touched"}) for verdict in verdicts]
-    found = scores(facts=facts, told=FactVerdicts(verdicts=untouched))["conversation_retention"]
+    untouched = fact_verdicts((1, "not touched", [4]), (2, "not touched", []))
+    found = scores(facts=facts, told=untouched)["conversation_retention"]
     assert (found.value, found.unscored) == (None, "no later turn touches what the user stated")
 
 
@@ -126,16 +104,14 @@ def test_without_history_the_metrics_do_not_apply_and_nothing_is_asked():
 
 
 def test_a_conversation_without_statements_facts_or_needs_says_which():
-    found = scores(
-        facts=TurnFacts(statements=FACTS.statements[:1], facts=[], needs=[]), pairs=None, told=None, needs=None
-    )
+    found = scores(facts=turn_facts(statements=[(2, "A.")]), pairs=None, told=None, needs=None)
     assert [score.unscored for score in found.values()] == [
         "fewer than two turns of the assistant state facts",
         "the user states no facts that later turns could keep to",
         "the user needs nothing",
     ]
-    verdicts = [NeedVerdict(need=n, reason="", verdict="withdrawn", turns=[4]) for n in (1, 2)]
-    assert scores(needs=NeedVerdicts(verdicts=verdicts))["conversation_resolution"].unscored == "the user needs nothing"
+    withdrawn = need_verdicts((1, "withdrawn", [4]), (2, "withdrawn", [4]))
+    assert scores(needs=withdrawn)["conversation_resolution"].unscored == "the user needs nothing"
 
 
 def test_four_calls_at_most_score_a_conversation_and_two_score_one_metric():

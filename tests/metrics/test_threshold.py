@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,16 +132,14 @@ def test_a_sample_that_lacks_a_field_is_no_missing_value():
     assert raised.value.field == "answer"
 
 
-def test_another_word_for_missing_is_refused_at_once():
-    with pytest.raises(ConfigError, match="missing must be 'raise' or 'pass', got 'skip'"):
-        metric.require(0.5, missing="skip")
-    with pytest.raises(ConfigError, match="missing must be 'raise' or 'pass', got None"):
-        metric.route(0.5, KEEP, DROP, missing=None)
-
-
-@each("threshold", ["0.8", None, float("nan")])
-def test_a_threshold_that_is_no_number_is_refused_at_once(threshold):
-    with pytest.raises(ConfigError, match=f"^threshold must be a finite number, got {threshold!r}$"):
-        metric.require(threshold)
-    with pytest.raises(ConfigError, match=f"^threshold must be a finite number, got {threshold!r}$"):
-        metric.route(threshold, KEEP, DROP)
+@each(
+    ("options", "message"),
+    [
+        *(({"missing": word}, f"missing must be 'raise' or 'pass', got {word!r}") for word in ("skip", None)),
+        *(({"threshold": t}, f"threshold must be a finite number, got {t!r}") for t in ("0.8", None, float("nan"))),
+    ],
+)
+def test_an_invalid_option_is_refused_at_once(options, message):
+    for gate in (metric.require, partial(metric.route, then=KEEP, otherwise=DROP)):
+        with pytest.raises(ConfigError, match=f"^{message}$"):
+            gate(**{"threshold": 0.5, **options})

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnableParallel
-from langchain_core.tracers.base import BaseTracer
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_rageval import (
     Budget,
@@ -185,12 +185,6 @@ def test_a_reply_that_the_parser_rejects_is_a_failure_of_the_judge_with_the_repl
 
 
 def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
-    class Tracer(BaseTracer):
-        roots: list = []  # noqa: RUF012
-
-        def _persist_run(self, run):
-            self.roots.append(run)
-
     seen = []
 
     def chain(_, config):
@@ -198,8 +192,9 @@ def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
         return 1
 
     step = RunnableLambda(chain)
-    mine(step).invoke(SAMPLES[0], {"callbacks": [Tracer()], "configurable": {"thread_id": "7"}})
-    (root,) = Tracer.roots
+    tracer = RunCollectorCallbackHandler()
+    mine(step).invoke(SAMPLES[0], {"callbacks": [tracer], "configurable": {"thread_id": "7"}})
+    (root,) = tracer.traced_runs
     assert [root.name, root.child_runs[0].name, root.child_runs[0].child_runs[0].name] == ["mine", "out", "chain"]
     assert seen == [{"thread_id": "7"}]
 

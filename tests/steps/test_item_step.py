@@ -15,13 +15,16 @@ from helpers.scripted import (
     answering,
     classification,
     critique,
+    fact_verdicts,
     found_in,
     grades,
+    need_verdicts,
     needed,
     relevance,
     scripted,
     statements,
     supported,
+    turn_facts,
     verdict,
     verdicts,
 )
@@ -39,16 +42,7 @@ from langchain_rageval import (
     llm_grader,
     ndcg_at,
 )
-from langchain_rageval.prompts.answer_schemas import (
-    FactVerdict,
-    FactVerdicts,
-    NeedVerdict,
-    NeedVerdicts,
-    RubricGrade,
-    RubricGrades,
-    TurnFact,
-    TurnFacts,
-)
+from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.steps.check_turns import check_needs, check_user_facts
 from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
 from langchain_rageval.steps.entities import find_entities
@@ -63,12 +57,12 @@ SAMPLE = Sample(
     contexts=sorted(["First.", "Second.", "Third."], key=lambda text: sha256(text.encode()).digest()),
     history=[Turn(role="user", text="I ask."), Turn(role="assistant", text="I tell.")],
 )
-SAID = [TurnFact(turn=1, text=text) for text in "abc"]
+SAID = [(1, text) for text in "abc"]
 STATE = {
     "sample": SAMPLE,
     "answer_statements": [*"abc"],
     "reference_entities": [*"abc"],
-    "turn_facts": TurnFacts(statements=[], facts=SAID, needs=SAID),
+    "turn_facts": turn_facts(facts=SAID, needs=SAID),
 }
 CRITERIA = {"en": [Criterion(name, "What it says.") for name in "abc"]}
 
@@ -83,10 +77,14 @@ class Case(NamedTuple):
     items: str = ""
 
 
-def turn_verdicts(kind, verdicts_kind, number):
-    return lambda given: verdicts_kind(
-        verdicts=[kind(**{number: n}, reason=f"{label} {n}", verdict=label, turns=[4]) for n, label in given]
-    )
+def turn_verdicts(reply):
+    """Return what replies with verdicts on facts or needs, whose reasons repeat label and number."""
+
+    def replying(given):
+        parts = [reply((n, label, [4]), reason=f"{label} {n}") for n, label in given]
+        return type(parts[0])(verdicts=[verdict for part in parts for verdict in part.verdicts])
+
+    return replying
 
 
 def rubric_grades(given):
@@ -122,15 +120,9 @@ CASES = {
         "chunks",
     ),
     "check_user_facts": Case(
-        check_user_facts,
-        "fact_verdicts",
-        ("ignored", "kept"),
-        turn_verdicts(FactVerdict, FactVerdicts, "fact"),
-        "facts",
+        check_user_facts, "fact_verdicts", ("ignored", "kept"), turn_verdicts(fact_verdicts), "facts"
     ),
-    "check_needs": Case(
-        check_needs, "need_verdicts", ("met", "unmet"), turn_verdicts(NeedVerdict, NeedVerdicts, "need"), "needs"
-    ),
+    "check_needs": Case(check_needs, "need_verdicts", ("met", "unmet"), turn_verdicts(need_verdicts), "needs"),
     "grade_rubric": Case(
         lambda judge: grade_rubric(judge, CRITERIA, (0, 3), with_examples=False),
         "rubric_grades",
