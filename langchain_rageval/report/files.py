@@ -140,7 +140,7 @@ class ReportData:
 
 
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -517,16 +517,17 @@ def _text(value: Any) -> str:
 def _head(path: str | Path, line: bytes) -> Head:
     try:
         head = dict(json.loads(line)[_HEAD])
-        head["notes"] = [note_of(note) for note in head.get("notes", [])]
-        head["complete"] = bool(head.get("complete", True))
-        head["unreadable"] = int(head.get("unreadable", 0))
-        head["canaries"] = _adapter(Canaries).validate_python(head["canaries"]) if head.get("canaries") else None
-        head["asked_again"] = Usage.model_validate(head.get("asked_again") or {})
-        head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
-        head["instruments"] = Provenance.load(head.get("instruments"))
-        head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}
-        head["decisions"] = _adapter(dict[str, Decision]).validate_python(head.get("decisions") or {})
-        return head
+        return {
+            **{key: str(head.get(key, "")) for key in ("name", "finished", "version")},
+            "notes": [note_of(note) for note in head.get("notes", [])],
+            "complete": bool(head.get("complete", True)),
+            "left_out": [(int(index), str(metric)) for index, metric in head.get("left_out", [])],
+            "provenance": Provenance.load(head.get("instruments")),
+            "decisions": _adapter(dict[str, Decision]).validate_python(head.get("decisions") or {}),
+            "unreadable": int(head.get("unreadable", 0)),
+            "canaries": _adapter(Canaries | None).validate_python(head.get("canaries") or None),
+            "asked_again": Usage.model_validate(head.get("asked_again") or {}),
+        }
     except UnicodeDecodeError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError):

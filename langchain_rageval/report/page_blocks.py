@@ -23,7 +23,7 @@ from langchain_rageval.text.words import content_words
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
+    from markdown_it.tree import SyntaxTreeNode
 
 
 PART = 100
@@ -190,9 +190,8 @@ def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | No
     """
     if len(answer) > _LONGEST:
         return None
-    root: list[Node] = ["root"]
     blocks: list[_Block] = []
-    _fill(root, blocks, _markdown().parse(answer))
+    root: list[Node] = ["root", *_elements(_syntax_tree(answer).children, blocks)]
     if _letters(root) < _LEAST_LETTERS * sum(map(str.isalnum, answer)):
         return None  # the parser drops what is nested too deeply
     spans = [(block, span) for block in blocks for span in block.spans()]
@@ -213,55 +212,42 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(rules)
 
 
-def _fill(root: list[Node], blocks: list[_Block], tokens: Iterable[Token]) -> None:
-    """Add the elements of tokens to a root, with each text as a block, which is also added to `blocks`."""
-    open_elements = [root]
-    for token in tokens:
-        if token.type == "inline":
-            block = _Block(list(_runs(token.children or [])))
-            blocks.append(block)
-            open_elements[-1].append(block)
-        elif token.type == "fence":
-            open_elements[-1].append(["pre", token.content])
-        elif token.type == "hr":
-            open_elements[-1].append(["hr"])
-        elif token.hidden:
-            continue
-        elif token.nesting == 1:
-            start = f" {token.attrs['start']}" if "start" in token.attrs else ""
-            element = ["heading" if token.type == "heading_open" else f"{token.tag}{start}"]
-            open_elements[-1].append(element)
-            open_elements.append(element)
-        elif token.nesting == -1:
-            open_elements.pop()
+def _syntax_tree(answer: str) -> SyntaxTreeNode:
+    from markdown_it.tree import SyntaxTreeNode
+
+    return SyntaxTreeNode(_markdown().parse(answer))
 
 
-def _runs(tokens: Sequence[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    tags: list[str] = []
-    addresses: list[str] = []
-    label = ""
-    for token in tokens:
-        kind, _, side = token.type.partition("_")
-        if kind in _INLINE and side == "open":
-            tags.append(_INLINE[kind])
-            if kind == "link":
-                addresses.append(str(token.attrs.get("href", "")))
-                label = ""
-        elif kind in _INLINE and side == "close":
-            tags.pop()
-            if kind == "link" and (address := addresses.pop()) not in (label, f"mailto:{label}"):
-                yield f" ({address})", (*tags, "small")
-        elif token.type in ("softbreak", "hardbreak"):
-            yield "\n", tuple(tags)
-        elif token.type == "code_inline":
-            label += token.content
-            yield token.content, (*tags, "code")
-        elif token.type == "image":
-            yield token.content, (*tags, "em")
-            yield f" ({token.attrs.get('src', '')})", (*tags, "small")
+def _elements(nodes: Iterable[SyntaxTreeNode], blocks: list[_Block]) -> Iterator[Node]:
+    """Yield the elements of nodes of a syntax tree, with each text as a block, which is also added to `blocks`."""
+    for node in nodes:
+        if node.type == "inline":
+            blocks.append(_Block(list(_runs(node.children))))
+            yield blocks[-1]
+        elif node.type in ("fence", "hr"):
+            yield ["pre", node.content] if node.type == "fence" else ["hr"]
+        elif node.hidden:
+            yield from _elements(node.children, blocks)
         else:
-            label += token.content
-            yield token.content, tuple(tags)
+            start = f" {node.attrs['start']}" if "start" in node.attrs else ""
+            tag = "heading" if node.type == "heading" else f"{node.tag}{start}"
+            yield [tag, *_elements(node.children, blocks)]
+
+
+def _runs(nodes: Iterable[SyntaxTreeNode], tags: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for node in nodes:
+        if node.type in _INLINE:
+            yield from _runs(node.children, (*tags, _INLINE[node.type]))
+            label = "".join(one.content for one in node.walk() if one.type in ("text", "code_inline"))
+            if node.type == "link" and (address := node.attrs.get("href", "")) not in (label, f"mailto:{label}"):
+                yield f" ({address})", (*tags, "small")
+        elif node.type in ("softbreak", "hardbreak"):
+            yield "\n", tags
+        elif node.type == "image":
+            yield node.content, (*tags, "em")
+            yield f" ({node.attrs.get('src', '')})", (*tags, "small")
+        else:
+            yield node.content, (*tags, "code") if node.type == "code_inline" else tags
 
 
 def _finished(node: Node, marks: dict[int, list[tuple[int, int, list[int]]]]) -> Node:

@@ -628,10 +628,8 @@ class Report(ReportData):
         if is_sqlite(path):
             return cls(read_score_table(path), complete=False, name=Path(path).stem)
         rows, head = read_report(path)
-        run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
-        more = {key: head[key] for key in ("finished", "version", "unreadable", "canaries", "asked_again")}
-        return cls(rows if lazy else list(rows), *run, name=name, **more)
+        return cls(rows if lazy else list(rows), **{**head, "name": name})
 
     def _title(self) -> str:
         return f"Report of {pluralize(len(self.rows), 'sample')}"

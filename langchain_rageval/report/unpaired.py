@@ -97,16 +97,12 @@ def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShi
     found = []
     for by, property_of in _properties(candidate, baseline):
         own, its = ([property_of(row) for row in rows] for rows in (candidate, baseline))
-        values = Counter([*own, *its])
-        if 2 <= len(values) <= _MOST_VALUES:
+        if 2 <= len({*own, *its}) <= _MOST_VALUES:
             found.append(_shift(by, own, its))
     adjusted = holm([shift.p_value for shift in found])
-    shifts = [
-        MixShift(one.by, one.shares, one.distance, p)
-        for one, p in zip(found, adjusted, strict=True)
-        if p < _ALPHA and one.distance >= _LEAST_DISTANCE
-    ]
-    return sorted(shifts, key=lambda shift: -shift.distance)
+    shifts = (replace(one, p_value=p) for one, p in zip(found, adjusted, strict=True))
+    kept = (shift for shift in shifts if shift.p_value < _ALPHA and shift.distance >= _LEAST_DISTANCE)
+    return sorted(kept, key=lambda shift: -shift.distance)
 
 
 def _properties(candidate: Sequence[Row], baseline: Sequence[Row]) -> Iterator[tuple[str, Callable[[Row], str]]]:
@@ -122,16 +118,10 @@ def _properties(candidate: Sequence[Row], baseline: Sequence[Row]) -> Iterator[t
 
 def _shared_names(own: Sequence[Mapping[str, object]], its: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the names that most rows of both runs have, with texts or truth values."""
-    names = (
-        {
-            name
-            for name, count in Counter(
-                name for values in side for name, value in values.items() if isinstance(value, str | bool)
-            ).items()
-            if 2 * count >= len(side)
-        }
-        for side in (own, its)
-    )
+    names = []
+    for side in (own, its):
+        counts = Counter(name for values in side for name, value in values.items() if isinstance(value, str | bool))
+        names.append({name for name, count in counts.items() if 2 * count >= len(side)})
     return sorted(set.intersection(*names))
 
 
