@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
@@ -32,6 +31,7 @@ from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.testing.hostile_judges import (
     ALL_BEHAVIOURS,
     BEHAVIOURS,
@@ -47,7 +47,6 @@ from langchain_rageval.testing.hostile_judges import (
     vary_sample,
 )
 
-T = TypeVar("T")
 AnyMetric = Metric | Suite | Runnable[Any, Any]
 AnySample = dict[str, Any] | Sample
 BuildMetric = Callable[[BaseChatModel], AnyMetric]
@@ -362,8 +361,7 @@ def _run(entry_point: str, metric: Any, samples: list[Any], judge: HostileJudge,
         "evaluate": lambda: evaluate(samples, metric, progress=False, retry=retry, **options),
         "aevaluate": lambda: asyncio.run(aevaluate(samples, metric, progress=False, retry=retry, **options)),
     }
-    future: Future[Any] = Future()
-    threading.Thread(target=_settle, args=(future, calls[entry_point]), daemon=True).start()
+    future = shared_threads().submit(calls[entry_point])
     seconds = _HANG_SECONDS if judge.behaviour == HANG else _MOST_SECONDS
     try:
         ended = wait([future], seconds).done
@@ -374,14 +372,6 @@ def _run(entry_point: str, metric: Any, samples: list[Any], judge: HostileJudge,
         "Step.from_chain, to which the timeout of the run applies"
     )
     return _Outcome.of(future)
-
-
-def _settle(future: Future[T], function: Callable[[], T]) -> None:
-    """Put the result of a function into a future, or its error."""
-    try:
-        future.set_result(function())
-    except BaseException as error:
-        future.set_exception(error)
 
 
 def _problems_of_error(error: BaseException, judge: HostileJudge) -> Iterator[str]:

@@ -16,7 +16,7 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, instruments_of
 from langchain_rageval.report.gates import Gate
-from langchain_rageval.report.tables import Renamed, html_table
+from langchain_rageval.report.tables import Renamed, html_table, number_text
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.trust.agreement import Agreement
@@ -268,18 +268,10 @@ class Qualification:
         `cost_headings` holds the heading of each cell.
         """
         for step in self.steps.values():
-            tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
-            shares = (step.valid.percent, step.answered.percent)
             money = [format_money(step.money)] if self._has_money else []
-            yield [
-                step.step,
-                step.output_mode or _NONE,
-                *shares,
-                str(step.calls),
-                tokens,
-                f"{step.seconds:.1f}",
-                *money,
-            ]
+            shares = (step.valid.percent, step.answered.percent)
+            counts = (str(step.calls), number_text(step.tokens, ","), f"{step.seconds:.1f}")
+            yield [step.step, step.output_mode or _NONE, *shares, *counts, *money]
 
     def metric_cells(self) -> Iterator[list[str]]:
         """Yield a table row for each metric: its name, the verdict on the judge and the reasons for the verdict."""

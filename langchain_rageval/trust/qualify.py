@@ -22,7 +22,7 @@ from langchain_rageval.judge.panels import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.prompts.layout import Layout
-from langchain_rageval.report.tables import Shown
+from langchain_rageval.report.tables import Shown, number_text
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
@@ -53,9 +53,8 @@ class LayoutComparison(Shown, dict[Layout, Qualification]):
             for layout, qualification in self.items():
                 step = qualification.steps[name]
                 right = f"{step.right.hits:.0f}/{step.right.of}"
-                tokens = "–" if step.tokens is None else f"{step.tokens:,}"
                 shares = [step.right.percent, step.right.interval, step.valid.percent]
-                rows.append([name, layout, step.verdict, right, *shares, tokens])
+                rows.append([name, layout, step.verdict, right, *shares, number_text(step.tokens, ",")])
         return rows
 
     def lines(self) -> list[str]:
