@@ -87,37 +87,6 @@ class EvolutionBranch(CandidateStep):
         return state.reject(reason)
 
 
-def evolution_branch(
-    kind: Kind,
-    writer: JudgeLike,
-    critic: JudgeLike,
-    docstore: Docstore | None = None,
-    steps: Mapping[str, Any] = MappingProxyType({}),
-) -> CandidateStep:
-    """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
-
-    An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone,
-    without its rewrites.
-
-    Args:
-        kind: evolution to apply.
-        writer: model that evolves, compresses and rewrites the question.
-        critic: model that reviews and compares questions.
-        docstore: source of near passages (with similar content) and of neighbouring passages (before or after a passage
-            in its document).
-        steps: own steps by the names of the functions that they replace, such as `compress`; other names are ignored.
-    """
-    first = evolve(kind, writer, docstore)
-    review = steps.get("question_filter") or question_filter(critic, writer, docstore)
-    if not kind.asks_more:
-        if isinstance(review, QuestionFilter):
-            review = review.model_copy(update={"rewrite_step": None})
-        return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
-    shorten = steps.get("compress") or compress(writer)
-    compare = steps.get("evolution_filter") or evolution_filter(critic)
-    return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))
-
-
 class Composable:
     """Mixin that lets `|` join two evolutions into a sequence, such as `reasoning | conditional`.
 
@@ -185,6 +154,9 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
     def with_services(self, services: Mapping[str, Any]) -> CandidateStep:
         """Return the step that applies this evolution with the models, docstore and filters of a generator.
 
+        With a critic, `compress`, `question_filter` and `evolution_filter` follow. An evolution that only rephrases the
+        question (`kind.asks_more` is False) is followed by `question_filter` alone, without its rewrites.
+
         Args:
             services: mapping with the key `writer` and optional keys: `critic`, `docstore`, and own steps under
                 `compress`, `question_filter` and `evolution_filter`.
@@ -198,9 +170,17 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
                 f"{self.get_name()} needs a writer: bind one with {self.get_name()}(writer), or pass the config "
                 '{"configurable": {"writer": model}}; a TestsetGenerator does so'
             )
+        kind, first = self.kind, evolve(self.kind, writer, docstore)
         if critic is None:
-            return evolve(self.kind, writer, docstore)
-        return evolution_branch(self.kind, writer, critic, docstore, services)
+            return first
+        review = services.get("question_filter") or question_filter(critic, writer, docstore)
+        if not kind.asks_more:
+            if isinstance(review, QuestionFilter):
+                review = review.model_copy(update={"rewrite_step": None})
+            return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
+        shorten = services.get("compress") or compress(writer)
+        compare = services.get("evolution_filter") or evolution_filter(critic)
+        return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))
 
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
         if input.rejected or self.kind is None:

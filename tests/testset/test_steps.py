@@ -36,7 +36,6 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
-from langchain_rageval.testset.evolutions import evolution_branch
 
 FRESH = Candidate(passages=[passage(0)])
 ASKED = FRESH.replace(keyphrase="поле").with_question("Что такое поле?", "seed")
@@ -297,8 +296,7 @@ def test_a_question_without_a_parent_is_not_compared():
 
 def test_a_branch_takes_four_calls_and_its_second_try_starts_from_the_first_with_the_same_parent():
     writer = Writer(QuestionComparison=lambda _, before: {"reason": "", "deeper": before == 1, "broader": False})
-    (kind,) = reasoning.kinds
-    made = evolution_branch(kind, writer.model, writer.model).invoke(ASKED)
+    made = reasoning(writer.model, critic=writer.model).invoke(ASKED)
     assert made.rejected is None
     assert made.evolution == "reasoning"
     assert writer.calls == {"Question": 4, "QuestionReview": 2, "QuestionComparison": 2}
