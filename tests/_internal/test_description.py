@@ -89,6 +89,11 @@ def above(number):
     return number > THRESHOLD["low"]
 
 
+def constructed(kind, name, *values, **others):
+    """Return models of a client that is not installed, one for each value of a field."""
+    return tuple(kind.model_construct(**{name: value}, **others) for value in values)
+
+
 DIFFERENT = {
     "host with a long path": (
         chat(base_url="http://h/serving/qwen-72b-instruct-awq-v2/v1"),
@@ -99,25 +104,12 @@ DIFFERENT = {
         chat().with_fallbacks([chat(model="b")]).with_retry(),
     ),
     "GigaChat": (GigaChat(model="G", credentials=SECRET), GigaChat(model="G2", credentials=SECRET)),
-    "ChatLlamaCpp": (
-        ChatLlamaCpp.model_construct(model_path="qwen-72b.gguf"),
-        ChatLlamaCpp.model_construct(model_path="tiny-1b.gguf"),
-    ),
-    "ChatYandexGPT": (
-        ChatYandexGPT.model_construct(model_uri="gpt://f/a", model_name=None),
-        ChatYandexGPT.model_construct(model_uri="gpt://f/b", model_name=None),
-    ),
-    "LlamaCppEmbeddings": (
-        LlamaCppEmbeddings.model_construct(model_path="a"),
-        LlamaCppEmbeddings.model_construct(model_path="b"),
-    ),
-    "BedrockEmbeddings": (
-        BedrockEmbeddings.model_construct(model_id="a"),
-        BedrockEmbeddings.model_construct(model_id="b"),
-    ),
-    "HuggingFaceEmbeddings": (
-        HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={"prompt": "query: "}),
-        HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={}),
+    "ChatLlamaCpp": constructed(ChatLlamaCpp, "model_path", "qwen-72b.gguf", "tiny-1b.gguf"),
+    "ChatYandexGPT": constructed(ChatYandexGPT, "model_uri", "gpt://f/a", "gpt://f/b", model_name=None),
+    "LlamaCppEmbeddings": constructed(LlamaCppEmbeddings, "model_path", "a", "b"),
+    "BedrockEmbeddings": constructed(BedrockEmbeddings, "model_id", "a", "b"),
+    "HuggingFaceEmbeddings": constructed(
+        HuggingFaceEmbeddings, "encode_kwargs", {"prompt": "query: "}, {}, model_name="a"
     ),
     "own embeddings with a text key": (Own("a", text_key="title"), Own("a", text_key="body")),
     "numpy state": (Own(np.array([1.0, 2.0])), Own(np.array([1.0, 3.0]))),

@@ -5,7 +5,6 @@ The options are those that the real clients pass to their servers; see the table
 
 from types import SimpleNamespace
 
-import pytest
 from helpers.each import each
 from helpers.scripted import Refusal, Scripted
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -164,26 +163,23 @@ def raised_from(code):
     return error
 
 
-@pytest.mark.parametrize("code", [400, 404, 422])
-def test_a_status_in_the_cause_of_an_error_is_a_refusal(code):
-    assert status_of(raised_from(code)) == code
-    assert is_format_refused(raised_from(code))
+def by_aws(code):
+    error = Exception("ValidationException")
+    error.response = {"ResponseMetadata": {"HTTPStatusCode": code}}
+    return error
+
+
+@each("code", [400, 404, 422, "insufficient_quota", 0, 7, None])
+def test_a_status_is_read_from_the_cause_of_an_error_and_from_the_response_of_aws(code):
+    is_status = isinstance(code, int) and code >= 400
+    assert status_of(raised_from(code)) == (code if is_status else None)
+    assert is_format_refused(raised_from(code)) == is_status
+    assert status_of(by_aws(400)) == 400
 
 
 def test_a_server_error_in_the_cause_of_an_error_is_transient():
     assert is_transient(raised_from(503))
     assert not is_transient(raised_from(401))
-
-
-@pytest.mark.parametrize("code", ["insufficient_quota", 0, 7, None])
-def test_other_codes_are_no_status(code):
-    assert status_of(raised_from(code)) is None
-
-
-def test_the_status_of_aws_is_in_its_response():
-    error = Exception("ValidationException")
-    error.response = {"ResponseMetadata": {"HTTPStatusCode": 400}}
-    assert status_of(error) == 400
 
 
 def test_an_unknown_keyword_or_value_is_a_refusal_by_the_client():

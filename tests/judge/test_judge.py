@@ -6,7 +6,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
-from langchain_rageval import ConfigError, Judge, PromptSet
+from langchain_rageval import ConfigError, Judge, PromptSet, jury
 from langchain_rageval.judge.endpoint import RequestMode, redact_secrets
 from langchain_rageval.judge.judge import in_language
 from langchain_rageval.judge.parser import strict_schema
@@ -66,17 +66,12 @@ def test_a_function_is_a_judge_with_options():
     assert judge.instrument == Judge(RunnableLambda(reply), attempts=1).instrument
 
 
-@pytest.mark.parametrize("nothing", [None, 3, Judge])
-def test_an_object_that_is_no_judge_is_rejected_at_once(nothing):
-    caught = error_of(ConfigError, JudgeStep, "extract_statements", nothing, Statements)
-    assert str(caught) == f"a judge is a chat model or another Runnable, got {type(nothing).__name__}"
-
-
-def test_the_error_for_a_models_name_says_how_to_load_it():
-    for build in (Judge, lambda name: JudgeStep("extract_statements", name, Statements)):
-        caught = error_of(ConfigError, build, "openai:gpt")
-        message = "a judge is a chat model or another Runnable, got str; load_judge('openai:gpt') loads one by its name"
-        assert str(caught) == message
+@each("given", [None, 3, Judge, "openai:gpt"])
+def test_what_is_no_judge_is_rejected_at_once_and_a_name_can_be_loaded(given):
+    loads = f"; load_judge({given!r}) loads one by its name" if isinstance(given, str) else ""
+    message = f"a judge is a chat model or another Runnable, got {type(given).__name__}{loads}"
+    for error in (error_of(ConfigError, Judge, given), error_of(ConfigError, JudgeStep, "verify", given, Statements)):
+        assert str(error) == message
 
 
 def test_a_judge_stays_itself_and_a_model_is_wrapped_once():
@@ -87,9 +82,9 @@ def test_a_judge_stays_itself_and_a_model_is_wrapped_once():
 
 
 def test_options_cannot_be_changed_afterwards():
-    judge = Judge(scripted())
-    with pytest.raises(AttributeError):
-        judge.attempts = 5
+    for judge in (Judge(scripted()), jury([scripted()] * 3)):
+        with pytest.raises(AttributeError):
+            judge.attempts = 5
 
 
 def test_the_layout_under_its_old_name_is_the_same_configuration(caplog):

@@ -263,12 +263,6 @@ def test_the_instrument_tells_juries_apart_by_their_judges_options_prompts_and_o
     assert faithfulness(jury([a, b, c])).instrument == faithfulness(jury(alike(3))).instrument
 
 
-def test_a_jury_cannot_be_changed():
-    bench = jury(alike(3))
-    with pytest.raises(AttributeError):
-        bench.attempts = 5
-
-
 # Through every door
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 
 import openai
 import pytest
+from helpers.doors import scores_by
 from helpers.each import each
 from helpers.offline import BY_LETTERS, EMBEDDED, METRICS, RICH, UNJUDGED, clean, offline, rag_samples, says_the_same
 from helpers.servers.chat import Faults
@@ -18,7 +19,7 @@ from helpers.servers.loopback import Refused
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 
-from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
+from langchain_rageval import Judge, OfflineJudge, evaluate, faithfulness, suite
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.metrics import BUILDERS, SCORES
 
@@ -127,34 +128,15 @@ class TestEveryMetric:
         return usage
 
 
-async def through_evaluate(metric, samples):
-    return [row.scores["faithfulness"] for row in evaluate(samples, metric, progress=False).rows]
-
-
-async def through_aevaluate(metric, samples):
-    return [row.scores["faithfulness"] for row in (await aevaluate(samples, metric, progress=False)).rows]
-
-
-async def through_abatch(metric, samples):
-    return await metric.abatch(samples)
-
-
-async def through_batch(metric, samples):
-    return metric.batch(samples)
-
-
-DOORS = [through_evaluate, through_aevaluate, through_abatch, through_batch]
-
-
 class TestAuto:
-    @pytest.mark.parametrize("door", DOORS)
+    @pytest.mark.parametrize("door", ["evaluate", "aevaluate", "suite.batch", "suite.abatch"])
     async def test_sixteen_first_calls_wait_for_what_the_first_one_finds(
         self, openai_server, chat_openai, door, caplog
     ):
         server = openai_server(offline, rungs=set(MODES) - {"json_schema"}, latency=0.03)
         samples = rag_samples(16)
-        scores = await door(faithfulness(chat_openai(server)), samples)
-        assert all(map(says_the_same, scores, samples))
+        scores = await scores_by(door, samples, [faithfulness(chat_openai(server))])
+        assert all(says_the_same(found["faithfulness"], sample) for found, sample in zip(scores, samples, strict=True))
         assert server.refused == {"json_schema": 1}
         assert server.calls == 1 + 2 * 16
         (told,) = warnings(caplog)

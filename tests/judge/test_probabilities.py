@@ -196,30 +196,23 @@ def test_a_yes_in_another_language_is_a_truth_value():
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.8, "false": 0.2}
 
 
-@each("logprobs", [None, {}, {"content": None}, {"content": []}, {"content": "no list"}, []])
-def test_a_reply_without_log_probabilities_has_no_probabilities(logprobs):
+ABSENT = [None, {}, {"content": None}, {"content": []}, {"content": "no list"}, []]
+OF_OTHERS = [
+    [{"token": '{"reason": "", "verdict": true}'}],
+    [{"token": None, "logprob": None, "bytes": ["x"], "top_logprobs": None}],
+    [token("something else entirely")],
+    [token('{"reason": "", "verdict": false}')],
+    ["text"],
+]
+
+
+@each("logprobs", [*ABSENT, *({"content": items} for items in OF_OTHERS)])
+def test_a_reply_without_log_probabilities_or_with_those_of_other_tokens_has_no_probabilities(logprobs):
     reply = AIMessage('{"reason": "", "verdict": true}', response_metadata={"logprobs": logprobs})
     answer = StrictJsonOutputParser(AspectVerdict).read_message(reply)
-    assert not assign_probabilities(answer, reply)
+    assert assign_probabilities(answer, reply) is (logprobs not in [*ABSENT, {"content": ["text"]}])
     assert probabilities_of(answer, "verdict") == {}
     assert least_probability(answer) is None
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        [{"token": '{"reason": "", "verdict": true}'}],
-        [{"token": None, "logprob": None, "bytes": ["x"], "top_logprobs": None}],
-        [token("something else entirely")],
-        [token('{"reason": "", "verdict": false}')],
-        ["text"],
-    ],
-)
-def test_tokens_that_do_not_fit_the_answer_give_no_probabilities(items):
-    reply = AIMessage('{"reason": "", "verdict": true}', response_metadata={"logprobs": {"content": items}})
-    answer = StrictJsonOutputParser(AspectVerdict).read_message(reply)
-    assign_probabilities(answer, reply)
-    assert probabilities_of(answer, "verdict") == {}
 
 
 def test_a_class_of_texts_has_no_verdicts():

@@ -75,20 +75,25 @@ def test_other_quotes_become_double_quotes(text, value):
     assert json.loads(straight_quotes(text)) == value
 
 
-def test_python_literals_become_json_literals():
-    assert json.loads(json_literals('{"a": True, "b": False, "c": [None], "d": "True, None"}')) == {
-        "a": True,
-        "b": False,
-        "c": [None],
-        "d": "True, None",
-    }
-
-
-def test_trailing_commas_are_removed():
-    assert json.loads(no_trailing_commas('{"a": ["x,]", "б",\n], "c": {"d": 1 , } ,}')) == {
-        "a": ["x,]", "б"],
-        "c": {"d": 1},
-    }
+@each(
+    ("repair", "text", "value"),
+    [
+        (
+            *(json_literals, '{"a": True, "b": False, "c": [None], "d": "True, None"}'),
+            {"a": True, "b": False, "c": [None], "d": "True, None"},
+        ),
+        (*(no_trailing_commas, '{"a": ["x,]", "б",\n], "c": {"d": 1 , } ,}'), {"a": ["x,]", "б"], "c": {"d": 1}}),
+        (quoted_keys, '{verdicts: [{номер: 1, "b": "{c: d}"}]}', {"verdicts": [{"номер": 1, "b": "{c: d}"}]}),
+        (plain_spaces, '{\u00a0"a\u00a0b":\u20031,\u200b"c": "\u3000"}', {"a\u00a0b": 1, "c": "\u3000"}),
+        (
+            no_escaped_marks,
+            r'["user\_id", "2 \* 3", "a\\_b", "\$5", "100\%", "\#3", "it\'s", "a\\", "\\\'", "\u0027"]',
+            ["user_id", "2 * 3", "a\\_b", "$5", "100%", "#3", "it's", "a\\", "\\'", "'"],
+        ),
+    ],
+)
+def test_a_repair_changes_what_it_is_for_and_no_string(repair, text, value):
+    assert json.loads(repair(*json_spans(f"\ufeff{text}"))) == value
 
 
 @each(("text", "value"), REPLIES["comments"])
@@ -104,24 +109,6 @@ UNREPAIRED = ["commas", "remarks", "bare_words", "escapes"]  # items left out, d
 def test_what_would_need_a_guess_is_not_repaired(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(repaired(text))
-
-
-def test_bare_keys_are_quoted():
-    assert json.loads(quoted_keys('{verdicts: [{номер: 1, "b": "{c: d}"}]}')) == {
-        "verdicts": [{"номер": 1, "b": "{c: d}"}]
-    }
-
-
-def test_no_break_spaces_between_tokens_are_spaces_and_those_in_strings_stay():
-    text = '\ufeff{\u00a0"a\u00a0b":\u20031,\u200b"c": "\u3000"}'
-    (span,) = json_spans(text)
-    assert json.loads(plain_spaces(span)) == {"a\u00a0b": 1, "c": "\u3000"}
-
-
-def test_escaped_marks_of_markdown_are_the_marks():
-    text = r'["user\_id", "2 \* 3", "a\\_b", "\$5", "100\%", "\#3", "it\'s", "a\\", "\\\'", "\u0027"]'
-    marks = ["user_id", "2 * 3", "a\\_b", "$5", "100%", "#3", "it's", "a\\", "\\'", "'"]
-    assert json.loads(no_escaped_marks(text)) == marks
 
 
 def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
@@ -214,22 +201,37 @@ def spelled(value, schema):
     return respell(value, strict_schema(schema), json.loads)
 
 
-def test_values_are_respelled_where_the_schema_asks_for_them():
-    item = {"statement": "#1", "reason": "#1", "evidence": ["#1"], "verdict": "Absent."}
-    expected = {"statement": 1, "reason": "#1", "evidence": ["#1"], "verdict": "absent"}
-    assert spelled({"verdicts": [item]}, Verdicts) == {"verdicts": [expected]}
-    assert spelled({"reason": "да", "verdict": "да"}, AspectVerdict) == {"reason": "да", "verdict": True}
+class Optional(BaseModel):
+    useful: bool | None
+    either: bool | int
 
 
-def test_texts_are_never_respelled():
-    texts = {"statements": ["да", "#1", "[1]", '{"a": 1}', "Supported."]}
-    assert spelled(texts, Statements) == texts
+UNREAD = {"reason": "#1", "evidence": ["#1"]}
+TEXTS = {"statements": ["да", "#1", "[1]", '{"a": 1}', "Supported."]}
 
 
-def test_keys_may_differ_in_case_and_spaces():
-    assert spelled({"Verdicts ": [{"Statement": 1, "VERDICT": "absent"}]}, Verdicts) == {
-        "verdicts": [{"statement": 1, "verdict": "absent"}]
-    }
+@each(
+    ("schema", "value", "expected"),
+    [
+        (
+            *(Verdicts, {"verdicts": [{**UNREAD, "statement": "#1", "verdict": "Absent."}]}),
+            {"verdicts": [{**UNREAD, "statement": 1, "verdict": "absent"}]},
+        ),
+        (AspectVerdict, {"reason": "да", "verdict": "да"}, {"reason": "да", "verdict": True}),
+        (Optional, {"useful": "да", "either": "да"}, {"useful": True, "either": "да"}),
+        (Optional, {"useful": None}, {"useful": None}),
+        (Statements, TEXTS, TEXTS),
+        (
+            *(Verdicts, {"Verdicts ": [{"Statement": 1, "VERDICT": "absent"}]}),
+            {"verdicts": [{"statement": 1, "verdict": "absent"}]},
+        ),
+        (Statements, {"statements": '["a", "[b]"]'}, {"statements": ["a", "[b]"]}),
+        (Verdicts, {"verdicts": json.dumps([json.dumps(ITEM)])}, ANSWER),
+        *((Statements, {"statements": text}, {"statements": text}) for text in ("a", '["a"', '"a"', "[a]")),
+    ],
+)
+def test_keys_and_values_are_respelled_where_the_schema_asks_for_them_and_texts_never(schema, value, expected):
+    assert spelled(value, schema) == expected
 
 
 def test_a_key_that_may_mean_two_fields_is_not_respelled():
@@ -247,13 +249,6 @@ def test_a_key_in_two_spellings_with_two_values_is_refused():
     assert spelled({"verdict": True, "Verdict": True}, AspectVerdict) == {"verdict": True}
 
 
-def test_a_list_in_a_string_is_decoded_where_the_schema_asks_for_a_list():
-    assert spelled({"statements": '["a", "[b]"]'}, Statements) == {"statements": ["a", "[b]"]}
-    assert spelled({"verdicts": json.dumps([json.dumps(ITEM)])}, Verdicts) == ANSWER
-    for text in ("a", '["a"', '"a"', "[a]"):
-        assert spelled({"statements": text}, Statements) == {"statements": text}
-
-
 def test_a_boolean_is_no_number():
     class Flag(BaseModel):
         flag: Literal[0, 1]
@@ -263,15 +258,6 @@ def test_a_boolean_is_no_number():
         spelled({"flag": True}, Flag)
     with pytest.raises(ValueError, match=r"^context: a number is expected, not true$"):
         spelled({"verdicts": [{"context": True, "reason": "", "useful": True}]}, ContextVerdicts)
-
-
-def test_an_optional_value_is_respelled_by_its_only_type():
-    class Answer(BaseModel):
-        useful: bool | None
-        either: bool | int
-
-    assert spelled({"useful": "да", "either": "да"}, Answer) == {"useful": True, "either": "да"}
-    assert spelled({"useful": None}, Answer) == {"useful": None}
 
 
 @each("value", REPLIES["wrapped"])
