@@ -32,6 +32,8 @@ MUNICH = [
     ("user", "А когда он умер?"),
     ("assistant", "Он умер в 1195 году."),
 ]
+PAIRS = [(MUNICH[0][1], MUNICH[1][1]), (MUNICH[2][1], MUNICH[3][1])]
+LAST = {"question": MUNICH[2][1], "answer": MUNICH[3][1]}
 FIRST = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
 
 
@@ -80,18 +82,10 @@ FORMS = {
     "messages of OpenAI": dicts(MUNICH),
     "a LangGraph state": {"messages": messages(MUNICH)},
     "inputs and outputs of a run": {"inputs": {"messages": dicts(MUNICH[:3])}, "outputs": {"messages": dicts(MUNICH)}},
-    "a chat history": {"question": MUNICH[2][1], "answer": MUNICH[3][1], "chat_history": messages(MUNICH[:2])},
+    "a chat history": {**LAST, "chat_history": messages(MUNICH[:2])},
     "a chat history of dicts": {"input": MUNICH[2][1], "output": MUNICH[3][1], "chat_history": dicts(MUNICH[:2])},
-    "a chat history of pairs": {
-        "question": MUNICH[2][1],
-        "answer": MUNICH[3][1],
-        "chat_history": [("Кто основал Мюнхен?", "Генрих Лев.")],
-    },
-    "a chat history as text": {
-        "question": MUNICH[2][1],
-        "answer": MUNICH[3][1],
-        "chat_history": "Human: Кто основал Мюнхен?\nAI: Генрих Лев.",
-    },
+    "a chat history of pairs": {**LAST, "chat_history": PAIRS[:1]},
+    "a chat history as text": {**LAST, "chat_history": "Human: Кто основал Мюнхен?\nAI: Генрих Лев."},
     "a history in Russian": {
         "вопрос": MUNICH[2][1],
         "ответ": MUNICH[3][1],
@@ -102,12 +96,9 @@ FORMS = {
     ),
     "a ConversationalTestCase of DeepEval": ConversationalTestCase([DeepEvalTurn(role, text) for role, text in MUNICH]),
     "an earlier ConversationalTestCase": {
-        "turns": [
-            {"input": MUNICH[0][1], "actual_output": MUNICH[1][1]},
-            {"input": MUNICH[2][1], "actual_output": MUNICH[3][1]},
-        ]
+        "turns": [{"input": question, "actual_output": answer} for question, answer in PAIRS]
     },
-    "pairs of question and answer": [("Кто основал Мюнхен?", "Генрих Лев."), (MUNICH[2][1], MUNICH[3][1])],
+    "pairs of question and answer": PAIRS,
     "items of OpenAI's Responses": [
         {
             "type": "message",
@@ -116,14 +107,14 @@ FORMS = {
         }
         for role, text in MUNICH
     ],
-    "the runs of a thread": [run(*(text for _, text in MUNICH[:2])), run(*(text for _, text in MUNICH[2:]))],
+    "the runs of a thread": [run(*pair) for pair in PAIRS],
     "runs of a thread, newest first": [
-        run(*(text for _, text in MUNICH[2:]), start_time="2026-01-01T00:01:00"),
-        run(*(text for _, text in MUNICH[:2]), start_time="2026-01-01T00:00:00"),
+        run(*PAIRS[1], start_time="2026-01-01T00:01:00"),
+        run(*PAIRS[0], start_time="2026-01-01T00:00:00"),
     ],
     "a transcript": "\n".join(f"{RUSSIAN[role]}: {text}" for role, text in MUNICH),
     "a transcript in Markdown": "\n\n".join(f"**{role.capitalize()}:** {text}" for role, text in MUNICH),
-    "a sample": Sample(question=MUNICH[2][1], answer=MUNICH[3][1], history=FIRST),
+    "a sample": Sample(**LAST, history=FIRST),
 }
 
 
@@ -159,16 +150,12 @@ def test_the_id_of_a_conversation_does_not_depend_on_its_last_answer():
     assert samples_of(other)[0].metadata["conversation"] != ids[1]
 
 
-@pytest.mark.parametrize("key", ["id", "thread_id", "session_id", "conversation_id"])
-def test_a_record_with_an_id_names_its_conversation_and_its_turns(key):
-    samples = samples_of({"messages": dicts(MUNICH), key: "t-7"})
+@each("form", ["a LangGraph state", "an earlier ConversationalTestCase"])
+@each("key", ["id", "thread_id", "session_id", "conversation_id"])
+def test_a_record_with_an_id_names_its_conversation_and_its_turns(form, key):
+    samples = samples_of({**FORMS[form], key: "t-7"})
     assert [sample.id for sample in samples] == ["t-7:1", "t-7:2"]
     assert {sample.metadata["conversation"] for sample in samples} == {"t-7"}
-
-
-def test_the_id_of_a_record_names_the_conversation_of_its_records():
-    samples = samples_of({**FORMS["an earlier ConversationalTestCase"], "id": "c7"})
-    assert [sample.id for sample in samples] == ["c7:1", "c7:2"]
 
 
 def test_each_turn_has_the_contexts_that_its_own_messages_carry():
@@ -194,10 +181,7 @@ def test_each_turn_has_the_contexts_that_its_own_messages_carry():
     assert [call["args"] for call in first.metadata["tool_calls"]] == [{"q": "Munich"}]
     assert second.contexts == ["Berlin was first named in 1237."]
     assert second.metadata["context_sources"] == ["search c2"]
-    assert second.history == [
-        Turn(role="user", text="When was Munich founded?"),
-        Turn(role="assistant", text="In 1158."),
-    ]
+    assert [turn.text for turn in second.history] == ["When was Munich founded?", "In 1158."]
     assert third.contexts is None
     assert "tool_calls" not in third.metadata
     assert len(third.history) == 4
@@ -465,10 +449,8 @@ def test_an_empty_history_is_none(empty):
 
 
 def test_a_history_that_repeats_the_question_and_the_answer_holds_only_what_was_before():
-    sample = Sample.parse({"question": MUNICH[2][1], "answer": MUNICH[3][1], "chat_history": messages(MUNICH)})
-    assert sample.history == FIRST
-    sample = Sample.parse({"question": MUNICH[2][1], "chat_history": messages(MUNICH[:3])})
-    assert sample.history == FIRST
+    assert Sample.parse({**LAST, "chat_history": messages(MUNICH)}).history == FIRST
+    assert Sample.parse({"question": MUNICH[2][1], "chat_history": messages(MUNICH[:3])}).history == FIRST
 
 
 def test_a_sample_without_history_is_written_as_before():

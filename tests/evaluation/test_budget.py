@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import METRICS, UNJUDGED, offline
 from helpers.scripted import PairScores, Vectors, answering, offline_reply
@@ -90,9 +91,7 @@ def run(request):
             except BudgetExceeded as error:
                 found.told = str(error)
             return found
-        door = {"evaluate": evaluate, "aevaluate": aevaluate}[request.param]
-        report = door(samples, metrics, progress=False, **options)
-        report = await report if request.param == "aevaluate" else report
+        report = await report_by(request.param, samples, metrics, **options)
         return Result({row.index: row for row in report.rows}, report.left_out, " ".join(report.notes), report)
 
     return evaluated

@@ -4,12 +4,13 @@ import json
 from math import comb
 
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import offline
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import BelowThreshold, Decided, Judge, OfflineJudge, Report, aevaluate, evaluate, faithfulness
+from langchain_rageval import BelowThreshold, Decided, Judge, OfflineJudge, Report, evaluate, faithfulness
 from langchain_rageval.cli.main import run
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.evaluation.canaries import items_in
@@ -52,11 +53,7 @@ def test_half_of_the_first_and_of_all_items_are_true_and_no_two_are_equal(langua
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_a_good_judge_is_asked_eight_and_the_report_says_so(door, tmp_path):
     spy = Spy()
-    options = {"canaries": True, "progress": False}
-    metric = faithfulness(spy.judge())
-    report = (
-        await aevaluate(SAMPLES, metric, **options) if door == "aevaluate" else evaluate(SAMPLES, metric, **options)
-    )
+    report = await report_by(door, SAMPLES, faithfulness(spy.judge()), canaries=True)
     found = report.canaries
     assert (found.asked, found.right, found.failed) == (8, 8, [])
     assert len(spy.asked) == report.usage.calls == report.summary()["faithfulness"].calls + 8

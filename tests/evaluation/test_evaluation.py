@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import rag_samples
 from helpers.samples import ANSWER, CONTEXTS, QUESTION, SAMPLE
@@ -48,10 +49,8 @@ def rows_of(request):
     """Each door in turn: `await rows_of(samples, metrics, **options)` gives the rows by index."""
 
     async def evaluated(samples: Any, metrics: Any, **options: Any) -> list[Row]:
-        if request.param == "evaluate":
-            return evaluate(samples, metrics, progress=False, **options).rows
-        if request.param == "aevaluate":
-            return (await aevaluate(samples, metrics, progress=False, **options)).rows
+        if request.param != "astream_evaluate":
+            return (await report_by(request.param, samples, metrics, **options)).rows
         rows = [row async for row in astream_evaluate(samples, metrics, **options)]
         return sorted(rows, key=lambda row: row.index)
 
@@ -441,35 +440,25 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
 
 
 @each(
-    ("metrics", "mend"),
+    ("given", "mend"),
     [
-        ([], "at least one metric, such as faithfulness"),
-        (faithfulness, "got function; call it with a judge"),
-        ([faithfulness], "got function; call it with a judge"),
-        ([metric, "faithfulness"], "a metric is a Runnable, got str"),
-        (None, "a metric is a Runnable, got NoneType"),
+        ({"metrics": []}, "at least one metric, such as faithfulness"),
+        ({"metrics": faithfulness}, "got function; call it with a judge"),
+        ({"metrics": [faithfulness]}, "got function; call it with a judge"),
+        ({"metrics": [metric, "faithfulness"]}, "a metric is a Runnable, got str"),
+        ({"metrics": None}, "a metric is a Runnable, got NoneType"),
         (
-            metric.steps,
+            {"metrics": metric.steps},
             r"the step .* is not a metric: write Metric\(name, aspect=\.\.\., reads=\.\.\., steps=step, reduce=",
         ),
         (
-            [ChatPromptTemplate([("human", "{answer}")]) | OfflineJudge()],
+            {"metrics": [ChatPromptTemplate([("human", "{answer}")]) | OfflineJudge()]},
             r"write Metric\(\.\.\., steps=Step\.from_chain\(chain",
         ),
-        (OfflineJudge(), "a chain that begins with OfflineJudge is not a metric, which takes a sample"),
-        ([OfflineJudge().with_retry, metric], r"got method: decorate it with @metric\(reads=\.\.\.\)$"),
-        ([metric, faithfulness(OfflineJudge())], r"two metrics are named \['faithfulness'\]; .* name="),
-        ([metric, metric.with_retry()], r"two metrics are named \['faithfulness'\]"),
-    ],
-)
-async def test_invalid_metrics_are_refused(rows_of, metrics, mend):
-    with pytest.raises(ConfigError, match=mend):
-        await rows_of([SAMPLE], metrics)
-
-
-@each(
-    ("options", "mend"),
-    [
+        ({"metrics": OfflineJudge()}, "a chain that begins with OfflineJudge is not a metric, which takes a sample"),
+        ({"metrics": [OfflineJudge().with_retry, metric]}, r"got method: decorate it with @metric\(reads=\.\.\.\)$"),
+        ({"metrics": [metric, faithfulness(OfflineJudge())]}, r"two metrics are named \['faithfulness'\]; .* name="),
+        ({"metrics": [metric, metric.with_retry()]}, r"two metrics are named \['faithfulness'\]"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
         ({"max_concurrency": "4"}, "max_concurrency must be a whole number of at least 1, got '4'"),
         ({"max_concurrency": 2.5}, "max_concurrency must be a whole number"),
@@ -478,27 +467,20 @@ async def test_invalid_metrics_are_refused(rows_of, metrics, mend):
         ({"timeout": "60"}, "timeout must be a number of seconds above 0, or None, got '60'"),
         ({"on_failure": "ignore"}, "on_failure must be 'record' or 'raise', got 'ignore'"),
         ({"retry": 3}, r"retry must be a RetryPolicy\(attempts=...\), got 3"),
+        ({"samples": None}, "samples must be a list, .* got NoneType"),
+        ({"samples": SAMPLE}, "put a single sample in a list"),
+        ({"samples": Sample(**SAMPLE)}, "put a single sample in a list"),
+        ({"samples": "nowhere.jsonl"}, "nowhere.jsonl does not exist"),
     ],
 )
-async def test_invalid_options_are_refused(rows_of, options, mend):
+async def test_invalid_arguments_are_refused_before_any_call(rows_of, given, mend):
     judge = recording_judge()
     with pytest.raises(ConfigError, match=mend):
-        await rows_of([SAMPLE], faithfulness(judge), **options)
+        await rows_of(**{"samples": [SAMPLE], "metrics": faithfulness(judge), **given})
     assert judge.asked == []
 
 
-@each(
-    ("samples", "mend"),
-    [
-        (None, "samples must be a list, .* got NoneType"),
-        (SAMPLE, "put a single sample in a list"),
-        (Sample(**SAMPLE), "put a single sample in a list"),
-        ("nowhere.jsonl", "nowhere.jsonl does not exist"),
-    ],
-)
-async def test_invalid_samples_are_refused(rows_of, samples, mend):
-    with pytest.raises(ConfigError, match=mend):
-        await rows_of(samples, metric)
+def test_evaluate_refuses_an_async_iterator_with_the_function_that_takes_it():
     with pytest.raises(ConfigError, match="await aevaluate"):
         evaluate(as_async_generator(), metric, progress=False)
 

@@ -4,16 +4,18 @@ The servers answer as OfflineJudge does. Retries wait next to nothing here, exce
 """
 
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from helpers.doors import report_by
 from helpers.each import crossed, each, pairs
 from helpers.offline import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.chat import EMBEDDING_FAULTS, FAULTS, SPOILERS, Embedder, Faults
 from helpers.waiting import Pauses, until
 from langchain_core.callbacks import BaseCallbackHandler
 
-from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+from langchain_rageval import Judge, RetryPolicy, Sample, faithfulness
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.run.embedding import EmbeddingQueue
 
@@ -54,13 +56,7 @@ QUICK_FAULTS = FAULTS - {"hang"}  # which waits; TestUsage has one
 def scores_of(request):
     """Both doors in turn: `report = await scores_of(samples, metric, **options)`."""
 
-    async def run(samples, metric, **options):
-        options = {"progress": False, "retry": SOON, **options}
-        if request.param == "evaluate":
-            return evaluate(samples, metric, **options)
-        return await aevaluate(samples, metric, **options)
-
-    return run
+    return partial(report_by, request.param, retry=SOON)
 
 
 def without_id(sample):

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers.doors import report_by
 from helpers.lives import evaluated, exit_code, started
 from helpers.offline import offline as offline_brain
 from helpers.scripted import answering, human_of, offline_reply
@@ -26,7 +27,6 @@ from langchain_rageval import (
     Report,
     Sample,
     Score,
-    aevaluate,
     answer_similarity,
     context_recall,
     context_relevance,
@@ -79,21 +79,15 @@ def journal(tmp_path):
     return tmp_path / "run.db"
 
 
-async def run(door, samples, metrics, **options):
-    if door == "evaluate":
-        return evaluate(samples, metrics, progress=False, **options)
-    return await aevaluate(samples, metrics, progress=False, **options)
-
-
 # What is in it is not asked again
 
 
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
     first, second = judged(), judged()
-    undisturbed = await run(door, SAMPLES, metrics_of(judged()))
-    before = await run(door, SAMPLES, metrics_of(first), journal=journal)
-    again = await run(door, SAMPLES, metrics_of(second), journal=str(journal))
+    undisturbed = await report_by(door, SAMPLES, metrics_of(judged()))
+    before = await report_by(door, SAMPLES, metrics_of(first), journal=journal)
+    again = await report_by(door, SAMPLES, metrics_of(second), journal=str(journal))
     assert len(first.asked) > 0
     assert second.asked == []
     assert values(before) == values(again) == values(undisturbed)

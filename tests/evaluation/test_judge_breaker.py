@@ -4,6 +4,7 @@ import threading
 from itertools import count
 
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.scripted import offline_reply
 from langchain_core.runnables import RunnableLambda
@@ -13,7 +14,6 @@ from langchain_rageval import (
     OfflineJudge,
     RetryPolicy,
     Score,
-    aevaluate,
     astream_evaluate,
     cascade,
     context_recall,
@@ -85,11 +85,8 @@ QUICK = RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
 async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, door):
     reply, attempts = WAYS[way]
     judge = BadJudge(reply)
-    options = {"progress": False, "retry": QUICK, "max_concurrency": 4}
     metrics = [faithfulness(judge.model), context_recall(judge.model)]
-    report = (
-        await aevaluate(SAMPLES, metrics, **options) if door == "aevaluate" else evaluate(SAMPLES, metrics, **options)
-    )
+    report = await report_by(door, SAMPLES, metrics, retry=QUICK, max_concurrency=4)
     workers = 8
     assert 20 <= judge.calls <= (20 + workers) * attempts
     assert not report.complete
@@ -155,11 +152,10 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
 
 
 async def test_a_failed_call_that_two_metrics_share_counts_once():
-    for entry_point in (evaluate, aevaluate):
+    for door in ("evaluate", "aevaluate"):
         judge = BadJudge(Rejected(401))
         shared = Judge(judge.model)
-        run = entry_point(SAMPLES, [faithfulness(shared), noise_sensitivity(shared)], progress=False, max_concurrency=1)
-        report = await run if entry_point is aevaluate else run
+        report = await report_by(door, SAMPLES, [faithfulness(shared), noise_sensitivity(shared)], max_concurrency=1)
         assert judge.calls >= 20
         assert len(report.failures()) > judge.calls
 

@@ -188,27 +188,20 @@ def test_over_http_the_figures_are_what_the_endpoint_is_asked(openai_server, cha
 # Nothing happens
 
 
-def test_the_judge_finds_nothing_out():
-    judge = Judge(Unasked())
-    plan(EDGES, faithfulness(judge))
-    assert (
-        judge._endpoint.capabilities.mode,
-        judge._endpoint.capabilities.probed,
-        judge._endpoint.capabilities.warned,
-    ) == (None, False, set())
+def learned(judge):
+    known = judge._endpoint.capabilities
+    return known.mode, known.probed, set(known.warned)
+
+
+def test_the_judge_finds_nothing_out_and_keeps_what_it_has_found_out():
     members = [Judge(Unasked()) for _ in range(3)]
-    plan(EDGES, faithfulness(jury(members)))
-    assert [(member._endpoint.capabilities.mode, member._endpoint.capabilities.probed) for member in members] == [
-        (None, False)
-    ] * 3
-
-
-def test_what_the_judge_has_found_out_stays():
+    plan(EDGES, [faithfulness(members[0]), faithfulness(jury(members), name="jury")])
+    assert list(map(learned, members)) == [(None, False, set())] * 3
     judge = Judge(OfflineJudge())
     evaluate(EDGES[:1], faithfulness(judge), progress=False)
-    before = (judge._endpoint.capabilities.mode, judge._endpoint.capabilities.probed)
+    before = learned(judge)
     plan(EDGES, faithfulness(judge))
-    assert (judge._endpoint.capabilities.mode, judge._endpoint.capabilities.probed) == before
+    assert learned(judge) == before != (None, False, set())
 
 
 def test_what_wraps_a_model_is_not_called():

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from langchain_rageval import aevaluate, astream_evaluate, evaluate, suite
+from langchain_rageval import Report, aevaluate, astream_evaluate, evaluate, suite
 
 
 async def invoke(chain: Any, given: Any, config: Any) -> Any:
@@ -42,6 +42,12 @@ ENTRY_POINTS = (
 )
 
 
+async def report_by(door: str, samples: Any, metrics: Any, **options: Any) -> Report:
+    """Return the report of `evaluate` or `aevaluate`, without progress unless the options show it."""
+    given = {"progress": False, **options}
+    return evaluate(samples, metrics, **given) if door == "evaluate" else await aevaluate(samples, metrics, **given)
+
+
 async def scores_by(entry_point: str, given: list[Any], metrics: Any, **options: Any) -> list[dict[str, Any]]:
     """Return the scores of samples by name, in order."""
     match entry_point:
@@ -53,9 +59,7 @@ async def scores_by(entry_point: str, given: list[Any], metrics: Any, **options:
             return suite(*metrics).batch(given)
         case "suite.abatch":
             return await suite(*metrics).abatch(given)
-        case "evaluate":
-            return [row.scores for row in evaluate(given, metrics, progress=False, **options).rows]
-        case "aevaluate":
-            return [row.scores for row in (await aevaluate(given, metrics, progress=False, **options)).rows]
+        case "evaluate" | "aevaluate":
+            return [row.scores for row in (await report_by(entry_point, given, metrics, **options)).rows]
     rows = [row async for row in astream_evaluate(given, metrics)]
     return [row.scores for row in sorted(rows, key=lambda row: row.index)]
