@@ -11,6 +11,7 @@ import pytest
 from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import METRICS, UNJUDGED, offline
+from helpers.samples import town
 from helpers.scripted import PairScores, Vectors, answering, offline_reply
 from helpers.servers.chat import Faults
 from langchain_core.messages import AIMessage
@@ -44,19 +45,7 @@ from langchain_rageval.run.usage import tokens_in
 DOORS = ("evaluate", "aevaluate", "astream_evaluate")
 
 
-def sample(number, **more):
-    """One of many that all cost alike and share no text."""
-    return {
-        "id": f"q-{number}",
-        "question": f"When was town {number:04} founded?",
-        "answer": f"Town {number:04} was founded in 1158.",
-        "contexts": [f"Town {number:04} was founded in 1158 by Henry.", f"The river of town {number:04} is the Isar."],
-        "references": [f"Henry founded town {number:04} in 1158."],
-        **more,
-    }
-
-
-SAMPLES = [sample(number) for number in range(40)]
+SAMPLES = [town(number) for number in range(40)]
 
 
 def drawn_order(size):
@@ -128,7 +117,7 @@ JUDGED = [name for name in METRICS if name not in UNJUDGED]
 async def check_calls(run, openai_server, chat_openai, name, share, samples=SAMPLES):
     server = openai_server(offline)
     metric = METRICS[name](Judge(chat_openai(server), mode="json_schema"), HashingEmbeddings())
-    calls = METRICS[name](OfflineJudge(), HashingEmbeddings()).invoke(sample(0)).usage.calls
+    calls = METRICS[name](OfflineJudge(), HashingEmbeddings()).invoke(town(0)).usage.calls
     bound = int(share * calls * len(samples))
     found = await run(samples, metric, budget=Budget(calls=bound))
     assert server.calls <= bound
@@ -155,7 +144,7 @@ async def test_more_calls_for_a_score_than_steps_are_foreseen(run, openai_server
     server = openai_server(offline)
     model = chat_openai(server)
     judge = Judge(model, mode="json_schema", draws=3, max_statements=1, max_context_tokens=15)
-    given = [sample(n, answer=f"Town {n:04} was founded in 1158. Town {n:04} is old.") for n in range(40)]
+    given = [town(n, answer=f"Town {n:04} was founded in 1158. Town {n:04} is old.") for n in range(40)]
     calls = 1 + 3 * 2 * 2
     found = await run(given, faithfulness(judge), budget=Budget(calls=100))
     assert server.calls == 100 // calls * calls
@@ -219,7 +208,7 @@ async def test_what_is_done_is_the_head_of_the_random_order_or_of_an_iterator(ru
 
 
 async def test_a_budget_over_a_file_whose_head_is_good_does_not_hide_that_the_rest_is_bad(run):
-    given = [sample(n) if n < 6 else sample(n, answer="Elephants fly to Mars at night.") for n in range(300)]
+    given = [town(n) if n < 6 else town(n, answer="Elephants fly to Mars at night.") for n in range(300)]
     found = await run(given, faithfulness(answering(offline_reply)), budget=Budget(calls=24))
     values = [row.scores["faithfulness"].value for row in found.rows.values()]
     assert len(values) == 12
@@ -227,7 +216,7 @@ async def test_a_budget_over_a_file_whose_head_is_good_does_not_hide_that_the_re
 
 
 async def test_repeated_ids_of_a_list_and_a_file_are_numbered_in_the_order_of_the_input(run, tmp_path):
-    repeated = [{**sample(n // 2), "answer": f"Town {n // 2:04} was founded in {1158 + n % 2}."} for n in range(20)]
+    repeated = [{**town(n // 2), "answer": f"Town {n // 2:04} was founded in {1158 + n % 2}."} for n in range(20)]
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(given) + "\n" for given in [*repeated, {"no": "sample"}]))
     for given in (repeated, path):
@@ -239,13 +228,13 @@ async def test_repeated_ids_of_a_list_and_a_file_are_numbered_in_the_order_of_th
 
 async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
     judge = answering(offline_reply)
-    given = [sample(n, answer="") for n in range(10)] + SAMPLES[10:]
+    given = [town(n, answer="") for n in range(10)] + SAMPLES[10:]
     found = await run(given, faithfulness(judge), budget=Budget(calls=8), max_concurrency=8)
     assert len(judge.asked) == 8
     assert sum(row.scores["faithfulness"].usage.calls > 0 for row in found.rows.values()) == 4
     nothing_is_lost(found, given, "faithfulness")
     embeddings = Vectors(answer=lambda text: [float(len(text)), 1.0])
-    given = [sample(n, answer="I do not know.") for n in range(10)] + SAMPLES[10:]
+    given = [town(n, answer="I do not know.") for n in range(10)] + SAMPLES[10:]
     await run(given, answer_relevance(OfflineJudge(), embeddings), budget=Budget(embeddings=9), max_concurrency=8)
     assert sum(map(len, embeddings.asked)) == 8
 
@@ -254,7 +243,7 @@ async def test_scores_that_cost_more_than_expected_do_not_exceed_it(run):
     judge = answering(offline_reply)
     long = " ".join(f"Fact {number} is in the book." for number in range(120))
     first = drawn_order(20)[:10]
-    given = [sample(n) if n in first else sample(n, answer=long) for n in range(20)]
+    given = [town(n) if n in first else town(n, answer=long) for n in range(20)]
     found = await run(given, faithfulness(judge), budget=Budget(calls=30), max_concurrency=2)
     assert len(judge.asked) <= 30
     assert {failure.error for failure in failures(found)} == {"BudgetExceeded"}
@@ -273,7 +262,7 @@ async def test_a_judge_in_a_repetition_loop_costs_tens_of_calls(run, text):
         return reply
 
     judge = answering(loop)
-    found = await run([sample(0)], faithfulness(judge))
+    found = await run([town(0)], faithfulness(judge))
     assert len(judge.asked) < 20
     score = found.rows[0].scores["faithfulness"]
     assert score.value is not None
@@ -454,7 +443,7 @@ async def test_an_endless_iterator_ends(run):
     def endless():
         for number in count():
             read.append(number)
-            yield sample(number)
+            yield town(number)
 
     found = await run(endless(), faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
     assert len(judge.asked) == 20
@@ -470,7 +459,7 @@ async def test_an_endless_async_iterator_ends_and_is_closed():
     async def endless():
         try:
             for number in count():
-                yield sample(number)
+                yield town(number)
                 await asyncio.sleep(0)
         finally:
             closed.append(True)

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from helpers.each import each
+from helpers.samples import town
 from helpers.scripted import Vectors, offline_reply
 from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
@@ -26,16 +27,7 @@ from langchain_rageval import (
     suite,
 )
 
-SAMPLES = [
-    {
-        "id": f"q-{number}",
-        "question": f"When was town {number} founded?",
-        "answer": f"Town {number} was founded in 1158.",
-        "contexts": [f"Town {number} was founded in 1158."],
-        "references": [f"In 1158, town {number}."],
-    }
-    for number in range(8)
-]
+SAMPLES = [town(number) for number in range(8)]
 
 
 class Ended(BaseException):

@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from helpers.doors import report_by
 from helpers.each import each
+from helpers.samples import town
 from helpers.scripted import offline_reply
 from langchain_core.runnables import RunnableLambda
 
@@ -24,18 +25,7 @@ from langchain_rageval import (
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JudgeUnavailable
 
-
-def sample(number):
-    return {
-        "id": f"q-{number}",
-        "question": f"When was town {number} founded?",
-        "answer": f"Town {number} was founded in 1158.",
-        "contexts": [f"Town {number} was founded in 1158."],
-        "references": [f"In 1158, town {number}."],
-    }
-
-
-SAMPLES = [sample(number) for number in range(60)]
+SAMPLES = [town(number) for number in range(60)]
 
 
 class Rejected(Exception):
@@ -140,7 +130,7 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
     judge = BadJudge(Rejected(401))
 
     def reply(messages):
-        is_about_references = "In 1158, town" in str(messages[-1].content)
+        is_about_references = "Henry founded town" in str(messages[-1].content)
         return judge._answer(messages) if is_about_references else offline_reply(messages)
 
     model = RunnableLambda(reply)
@@ -171,7 +161,7 @@ def test_an_error_of_a_metric_is_not_the_judges():
 
 def test_an_endless_source_is_read_no_further():
     judge = BadJudge(Rejected(401))
-    report = evaluate(map(sample, count()), faithfulness(judge.model), progress=False)
+    report = evaluate(map(town, count()), faithfulness(judge.model), progress=False)
     assert not report.complete
     assert judge.calls < 60
 
@@ -210,7 +200,7 @@ def test_scores_that_all_failed_are_left_out_if_a_judge_was_given_up(errors, kep
 
 def test_one_failed_score_ends_the_reading_of_no_source():
     def reply(messages):
-        return "no JSON" if "town 0 " in str(messages) else offline_reply(messages)
+        return "no JSON" if "town 0000 " in str(messages) else offline_reply(messages)
 
     metric = faithfulness(RunnableLambda(reply))
     report = evaluate(iter(SAMPLES[:12]), metric, progress=False, max_concurrency=1)

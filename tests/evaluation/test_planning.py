@@ -7,6 +7,7 @@ import pytest
 from helpers.each import each
 from helpers.offline import METRICS, UNJUDGED, offline
 from helpers.reports import report_of, scored
+from helpers.samples import town
 from helpers.stored import assert_stored, plain
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -384,16 +385,7 @@ def test_other_kinds_of_context_precision_and_correctness_are_planned():
 
 
 def town_samples(count=20, supported=lambda n: True):
-    return [
-        {
-            "id": f"s{n}",
-            "question": f"When was town {n} founded?",
-            "answer": f"Town {n} was founded in 1158." if supported(n) else "Nobody knows anything of it.",
-            "contexts": [f"Town {n} was founded in 1158."],
-            "references": [f"Town {n} was founded in 1158."],
-        }
-        for n in range(count)
-    ]
+    return [town(n) if supported(n) else town(n, answer="Nobody knows anything of it.") for n in range(count)]
 
 
 SIX = [

@@ -29,6 +29,19 @@ TRUE_SAMPLE = {**SAMPLE, "answer": "Munich was founded in 1158."}
 REFUSAL = {**SAMPLE, "answer": "I do not know."}
 
 
+def town(number: int, **more: Any) -> dict[str, Any]:
+    """Return a sample that costs as much as the others of its kind and shares no text with them."""
+    name = f"town {number:04}"
+    return {
+        "id": f"q-{number}",
+        "question": f"When was {name} founded?",
+        "answer": f"{name.capitalize()} was founded in 1158.",
+        "contexts": [f"{name.capitalize()} was founded in 1158 by Henry.", f"The river of {name} is the Isar."],
+        "references": [f"Henry founded {name} in 1158."],
+        **more,
+    }
+
+
 def rag_chain() -> Runnable[str, dict[str, Any]]:
     """Return a chain with the output of LangChain's retrieval chains: input, context and answer."""
     return RunnableLambda(lambda question: {"input": question, "context": DOCUMENTS, "answer": ANSWER})
