@@ -121,8 +121,8 @@ def test_an_object_without_any_key_of_the_class_is_not_filled_with_defaults():
     assert StrictJsonOutputParser(Defaults).parse('{"result": {"items": ["a"]}}').items == ["a"]
 
 
-@each("text", REPLIES["no_json"])
-def test_a_reply_without_the_json_is_refused(text):
+@each("text", [*REPLIES["no_json"], *REPLIES["refused"]])
+def test_a_reply_without_the_json_or_that_could_be_read_in_two_ways_is_refused(text):
     refusal_of(Verdicts, text)
 
 
@@ -136,11 +136,6 @@ def test_the_message_says_where_what_was_expected_and_what_came():
 
 
 OTHER = ONE.replace("supported", "absent")
-
-
-@each("text", REPLIES["refused"])
-def test_what_could_be_read_in_two_ways_or_not_at_all_is_refused(text):
-    refusal_of(Verdicts, text)
 
 
 def test_a_draft_beside_the_answer_stays_refused_whatever_its_form():
@@ -249,15 +244,6 @@ def test_an_unknown_stop_reason_refuses_lists_only():
         PARSER.read_message(AIMessage(ONE, response_metadata=dict(zip(STOPS, ("worn", "abort", "weird"), strict=True))))
 
 
-@pytest.mark.parametrize(
-    "message",
-    [AIMessage("", additional_kwargs={"refusal": "I cannot"}), AIMessage([{"type": "refusal", "refusal": "I cannot"}])],
-)
-def test_a_refusal_is_an_error(message):
-    with pytest.raises(OutputParserException, match="refused"):
-        PARSER.read_message(message)
-
-
 THOUGHTS_ONLY, CUT_OFF, EMPTY = True, False, "this is not JSON"
 
 
@@ -294,37 +280,35 @@ def test_a_reply_of_thoughts_only_is_distinguished_from_a_short_and_from_a_cut_o
         assert caught.llm_output == text
 
 
-def test_nothing_in_place_of_a_message_is_an_error():
-    for read in (lambda: PARSER.read_message(None), lambda: PARSER.parse_result([])):
-        with pytest.raises(OutputParserException, match="empty"):
-            read()
+def nested_call(depth):
+    arguments: dict[str, Any] = {}
+    for _ in range(depth):
+        arguments = {"a": arguments}
+    message = AIMessage("")
+    message.tool_calls = [call("Reply", arguments)]
+    return message
 
 
-def test_different_calls_are_refused():
-    calls = [call("Reply", {"a": 1}), call("Reply", {"a": 2})]
-    with pytest.raises(OutputParserException, match="2 different answers"):
-        StrictJsonOutputParser(Reply).read_message(AIMessage("", tool_calls=calls))
+@each(
+    ("schema", "message", "reason"),
+    [
+        (Verdicts, AIMessage("", additional_kwargs={"refusal": "I cannot"}), "refused"),
+        (Verdicts, AIMessage([{"type": "refusal", "refusal": "I cannot"}]), "refused"),
+        (Verdicts, None, "empty"),
+        (Reply, AIMessage("", tool_calls=[call("Reply", {"a": 1}), call("Reply", {"a": 2})]), "2 different answers"),
+        (Verdicts, AIMessageChunk("", tool_call_chunks=[{**call("Verdicts", ONE[:-2]), "index": 0}]), "cut off"),
+        (Reply, nested_call(100_000), "deeply"),
+    ],
+    ids=["refusal", "block", "nothing", "calls", "cut-off stream", "nested"],
+)
+def test_a_message_without_one_whole_answer_is_an_error_that_says_why(schema, message, reason):
+    assert reason in str(error_of(OutputParserException, StrictJsonOutputParser(schema).read_message, message))
+    assert "empty" in str(error_of(OutputParserException, PARSER.parse_result, []))
 
 
 def test_a_call_is_quoted_in_its_own_script():
     message = AIMessage("", tool_calls=[call("Verdicts", {"verdicts": "да"})])
     assert error_of(OutputParserException, PARSER.read_message, message).llm_output == '{"verdicts": "да"}'
-
-
-def test_a_streamed_call_that_is_cut_off_is_not_completed():
-    chunk = {"name": "Verdicts", "args": ONE[:-2], "id": "1", "index": 0, "type": "tool_call_chunk"}
-    with pytest.raises(OutputParserException, match="cut off"):
-        PARSER.read_message(AIMessageChunk("", tool_call_chunks=[chunk]))
-
-
-def test_a_call_nested_too_deeply_is_refused():
-    nested: dict[str, Any] = {}
-    for _ in range(100_000):
-        nested = {"a": nested}
-    message = AIMessage("")
-    message.tool_calls = [call("Reply", nested)]
-    with pytest.raises(OutputParserException, match="deeply"):
-        StrictJsonOutputParser(Reply).read_message(message)
 
 
 async def test_a_chain_reads_text_blocks_and_the_stop():

@@ -110,10 +110,8 @@ class TestLoadJudge:
     def test_a_missing_certificate_of_gigachat_is_named_before_a_call(self, monkeypatch, tmp_path):
         monkeypatch.setenv("GIGACHAT_CREDENTIALS", "key")
         monkeypatch.setenv("GIGACHAT_CA_BUNDLE_FILE", str(tmp_path / "root.crt"))
-        with pytest.raises(
-            ConfigError, match=r"GIGACHAT_CA_BUNDLE_FILE names the file .*root.crt', which does not exist"
-        ):
-            load_judge("gigachat:m")
+        expected = f"GIGACHAT_CA_BUNDLE_FILE names the file {str(tmp_path / 'root.crt')!r}, which does not exist"
+        assert str(error_of(ConfigError, load_judge, "gigachat:m")).startswith(expected)
 
     @each(
         ("load", "name", "mend"),
@@ -145,23 +143,19 @@ class TestLoadJudge:
     def test_a_missing_package_is_named(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_gigachat", None)
         for load, name in ((load_judge, "gigachat:m"), (load_embeddings, "gigachat")):
-            with pytest.raises(ConfigError, match="pip install langchain-gigachat"):
-                load(name)
+            assert "pip install langchain-gigachat" in str(error_of(ConfigError, load, name))
         monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
-        with pytest.raises(ConfigError, match="pip install langchain"):
-            load_judge("mistralai:small")
+        assert "other names need `pip install langchain`" in str(error_of(ConfigError, load_judge, "mistralai:small"))
 
     @each("load", [load_judge, load_embeddings])
     @each("given", [None, OfflineJudge()])
     def test_what_is_no_name_is_refused(self, load, given):
-        with pytest.raises(
-            ConfigError, match=f"'openai:MODEL', got {type(given).__name__}; a model object is used as it is"
-        ):
-            load(given)
+        expected = f"'openai:MODEL', got {type(given).__name__}; a model object is used as it is"
+        assert str(error_of(ConfigError, load, given)).endswith(expected)
 
     def test_an_option_out_of_range_is_named(self):
-        with pytest.raises(ConfigError, match="attempts must be a whole number of at least 1, got 0"):
-            load_judge("offline", attempts=0)
+        error = error_of(ConfigError, load_judge, "offline", attempts=0)
+        assert str(error) == "attempts must be a whole number of at least 1, got 0"
 
     @each("name", ["offline", "openai:m", "llamacpp:m.gguf", "mistralai:m"])
     def test_unknown_options_are_named(self, name):
@@ -198,14 +192,12 @@ class TestLoadJudge:
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
         for name in ("YC_API_KEY", "YC_IAM_TOKEN", "YC_FOLDER_ID"):
             monkeypatch.delenv(name, raising=False)
-        with pytest.raises(
-            ConfigError, match=r"^yandexgpt needs a key in the environment: set YC_API_KEY or YC_IAM_TOKEN$"
-        ):
-            load_judge("yandexgpt:yandexgpt")
+        missing = [str(error_of(ConfigError, load_judge, "yandexgpt:yandexgpt"))]
         monkeypatch.setenv("YC_API_KEY", "yc-very-secret")
-        expected = "^yandexgpt needs the folder of the cloud in the environment: set YC_FOLDER_ID$"
-        with pytest.raises(ConfigError, match=expected):
-            load_judge("yandexgpt:yandexgpt")
+        assert [*missing, str(error_of(ConfigError, load_judge, "yandexgpt:yandexgpt"))] == [
+            "yandexgpt needs a key in the environment: set YC_API_KEY or YC_IAM_TOKEN",
+            "yandexgpt needs the folder of the cloud in the environment: set YC_FOLDER_ID",
+        ]
         own = load_judge("yandexgpt:gpt://b1g/yandexgpt/rc", temperature=0.3).model
         assert (type(own).__name__, own.model_uri, own.temperature) == ("ChatYandexGPT", "gpt://b1g/yandexgpt/rc", 0.3)
         monkeypatch.setenv("YC_FOLDER_ID", "b1g")
@@ -217,8 +209,8 @@ class TestLoadJudge:
 
     def test_llamacpp_names_what_is_missing(self, monkeypatch, tmp_path):
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda _name: None)
-        with pytest.raises(ConfigError, match=r"^llamacpp needs its package: pip install llama-cpp-python$"):
-            load_judge("llamacpp:model.gguf")
+        error = error_of(ConfigError, load_judge, "llamacpp:model.gguf")
+        assert str(error) == "llamacpp needs its package: pip install llama-cpp-python"
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
         assert str(error_of(ConfigError, load_judge, f"llamacpp:{tmp_path / 'none.gguf'}")) == (
             "llamacpp needs the path of a GGUF file, as in llamacpp:model.gguf; there is no file "
@@ -248,9 +240,8 @@ class TestLoadJudge:
         load_judge(f"{provider}:some/m:1", base_url="http://127.0.0.1:1")
         assert built == [{"model": "some/m:1", "temperature": 0.1, "max_retries": 0, address: "http://127.0.0.1:1"}]
         monkeypatch.setitem(sys.modules, module, None)
-        package = module.replace("_", "-")
-        with pytest.raises(ConfigError, match=f"^{provider} needs its package: pip install {package}$"):
-            load_judge(f"{provider}:m")
+        needed = f"{provider} needs its package: pip install {module.replace('_', '-')}"
+        assert str(error_of(ConfigError, load_judge, f"{provider}:m")) == needed
 
 
 class TestLoadEmbeddings:
