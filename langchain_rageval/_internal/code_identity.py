@@ -21,9 +21,9 @@ from typing import Any
 from langchain_rageval._internal.files import load_yaml
 
 _PACKAGE = __name__.partition(".")[0]
-_INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name})
+_LIBRARIES = {f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name}
+_NOT_OF_USERS = (*_LIBRARIES, "<frozen", f"{Path(__file__).parents[1]}/")
 _INSTALLED_PARTS = ("/site-packages/", "/dist-packages/")
-_OWN_FOLDER = f"{Path(__file__).parents[1]}/"
 _STORED_NAMES: Mapping[str, str] = load_yaml((Path(__file__).parent / "stored_names.yaml").read_text())
 """Names in stored instruments of what has moved since: a score stays valid when its code moves to another file."""
 
@@ -334,11 +334,6 @@ def module_identity(module: ModuleType) -> Any:
     return {"module": module.__name__.rpartition(".")[2], "source": _sources_digest(file, module.__name__)}
 
 
-@functools.cache
-def _is_installed(file: str) -> bool:
-    return file.startswith((*_INSTALLED, "<frozen")) or any(part in file for part in _INSTALLED_PARTS)
-
-
 def is_users_function(function: FunctionType) -> bool:
     """Return True if a function belongs neither to this package, nor an installed package, nor the standard library."""
     file = function.__code__.co_filename
@@ -357,8 +352,9 @@ def _is_users_module(name: str | None) -> bool:
     return (name or "").partition(".")[0] != _PACKAGE and _is_users_file(file)
 
 
+@functools.cache
 def _is_users_file(file: str) -> bool:
-    return not _is_installed(file) and not file.startswith(_OWN_FOLDER)
+    return not (file.startswith(_NOT_OF_USERS) or any(part in file for part in _INSTALLED_PARTS))
 
 
 def class_name(kind: type) -> str:

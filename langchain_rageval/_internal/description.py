@@ -205,10 +205,9 @@ class _Describer:
                 return {"method": self.described(value.__func__, place), "of": self.described(value.__self__, place)}
             case BuiltinFunctionType():
                 owner = value.__self__
-                bound = owner is not None and not isinstance(owner, ModuleType)
-                return (
-                    {"method": value.__name__, "of": self.described(owner, place)} if bound else qualified_name(value)
-                )
+                if owner is None or isinstance(owner, ModuleType):
+                    return qualified_name(value)
+                return {"method": value.__name__, "of": self.described(owner, place)}
         return self._function(value, place)
 
     def _apart(self) -> _Describer:
@@ -286,17 +285,15 @@ class _Describer:
             state = serialized_fields(value)
             if not is_users_class(kind):  # whose other fields say where its client sends requests
                 state = {name: part for name, part in state.items() if not _is_client(part)}
-        elif dataclasses.is_dataclass(value):
-            state = _without_private(value, self._dataclass_state(value), place)
-        elif has_hidden_state(kind):
+        elif not dataclasses.is_dataclass(value) and has_hidden_state(kind):
             return self._reduced(value, place)
         else:
-            state = _without_private(value, dict(attributes(value)), place)
-        labels = LABELS if isinstance(value, Runnable) and not is_users_class(kind) else ()
-        parts = {name: part for name, part in configuration(state) if name not in labels}
-        records = changed_attributes(kind) | self._changed.get(id(value), set())
-        parts = {name: part for name, part in parts.items() if not is_cached_value(kind, name) and name not in records}
-        own = self._entries(parts.items(), place, installed=not is_users_class(kind))
+            state = _without_private(value, self._state(value), place)
+        left_out = changed_attributes(kind) | self._changed.get(id(value), set())
+        if isinstance(value, Runnable) and not is_users_class(kind):
+            left_out |= LABELS
+        parts = (one for one in configuration(state) if one[0] not in left_out and not is_cached_value(kind, one[0]))
+        own = self._entries(parts, place, installed=not is_users_class(kind))
         described = {"class": self._class(kind, place, as_value=False), **_distributions_of(kind), **dict(own)}
         new = {name: part for name, part in configuration(identifying_params(value)) if name not in {*state, *LABELS}}
         return described | _without_random_texts(dict(self._entries(new.items(), place, installed=True)))
@@ -309,10 +306,10 @@ class _Describer:
         bound = self.described(binding.bound, place)
         return {"bound": bound, "options": described} if described else bound
 
-    def _dataclass_state(self, value: Any) -> dict[str, Any]:
-        """Return fields and other attributes; of the fields that no caller sets, only public ones that are readable."""
+    def _state(self, value: Any) -> dict[str, Any]:
+        """Return attributes; of the fields of a dataclass that no caller sets, only public ones that are readable."""
         state = dict(attributes(value))
-        for field in dataclasses.fields(value):
+        for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
             state.setdefault(field.name, getattr(value, field.name, None))
             if not field.init and not self._is_readable(field, state[field.name]):
                 del state[field.name]
@@ -376,8 +373,8 @@ class _Describer:
         if users:
             if dynamic := untraceable_calls(function):
                 raise NotDescribable(f"{inner} calls {min(dynamic)}, so that it may read anything")
-            own = {name: part for name, part in vars(function).items() if name[:2] != "__"}
-            own = {name: part for name, part in own.items() if name not in changed_by(function)}
+            changed = changed_by(function)
+            own = {name: part for name, part in vars(function).items() if name[:2] != "__" and name not in changed}
             described["attributes"] = own and digest_of(dict(self._entries(own.items(), f"{inner} (attributes)")))
             described["code"] = code_digest(function.__code__)
             defaults = dict(self._entries(default_values(function), f"{inner} (defaults)"))

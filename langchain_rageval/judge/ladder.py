@@ -172,14 +172,6 @@ def family_of(model: Any) -> ClientFamily:
     return known if {"GigaChat", "ChatOllama"} & names else _with_tools(known, model)
 
 
-def without_extra_body(client: ClientFamily) -> ClientFamily:
-    """Return a client family without the output modes that set `extra_body`."""
-    rungs = {
-        rung: options for rung, options in client.rungs.items() if callable(options) or "extra_body" not in options
-    }
-    return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
-
-
 def _uses_responses(model: Any) -> bool:
     """Return True if a client calls OpenAI's Responses API, because of its settings or of the name of its model."""
     decide = getattr(model, "_use_responses_api", None)
@@ -238,7 +230,12 @@ def client_family(model: Runnable[Any, Any]) -> ClientFamily:
         return PLAIN
     client = families.popitem()[1]
     bodies = [options.get("extra_body", getattr(inner, "extra_body", None)) for inner, options in models]
-    return client if bodies.count(bodies[0]) == len(bodies) else without_extra_body(client)
+    if bodies.count(bodies[0]) == len(bodies):
+        return client
+    rungs = {
+        name: options for name, options in client.rungs.items() if callable(options) or "extra_body" not in options
+    }
+    return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 
 def inner_models(model: Any) -> Iterator[Any]:
