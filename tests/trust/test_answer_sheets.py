@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables.base import coerce_to_runnable
 
 from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, answer_sheets, evaluate, rubric
 
@@ -92,23 +93,19 @@ def test_a_bare_model_without_contexts_is_asked_the_question_alone():
     assert [message.text for message in model.asked[0]] == ["Ответь на вопрос, на его языке.", f"Вопрос: {QUESTION}"]
 
 
-@pytest.mark.parametrize(
-    ("output", "contexts"),
+@each(
+    ("answering", "contexts", "ids"),
     [
-        ({"answer": "A.", "context": [Document("Own.")]}, ["Own."]),
-        ({"answer": "A."}, SAMPLES[0].contexts),
-        ("A.", SAMPLES[0].contexts),
+        (lambda _: {"answer": "A.", "context": [Document("Own.")]}, ["Own."], None),
+        (lambda _: {"answer": "A."}, SAMPLES[0].contexts, ["d1", "d2"]),
+        (lambda _: "A.", SAMPLES[0].contexts, ["d1", "d2"]),
+        (RunnablePassthrough.assign(answer=lambda _: "A."), SAMPLES[0].contexts, ["d1", "d2"]),
     ],
 )
-def test_contexts_that_a_chain_gives_replace_those_of_the_sample(output, contexts):
-    (sheet,) = answer_sheets({"m": RunnableLambda(lambda _: output)}, SAMPLES[:1])
-    assert (sheet.answer, sheet.contexts) == ("A.", contexts)
-
-
-def test_a_chain_that_passes_its_input_on_keeps_the_contexts_and_their_ids():
+def test_contexts_that_a_chain_gives_replace_those_of_the_sample_with_their_ids(answering, contexts, ids):
     sample = SAMPLES[0].model_copy(update={"context_ids": ["d1", "d2"]})
-    (sheet,) = answer_sheets({"m": RunnablePassthrough.assign(answer=lambda _: "A.")}, [sample])
-    assert (sheet.contexts, sheet.context_ids) == (sample.contexts, ["d1", "d2"])
+    (sheet,) = answer_sheets({"m": coerce_to_runnable(answering)}, [sample])
+    assert (sheet.answer, sheet.contexts, sheet.context_ids) == ("A.", contexts, ids)
 
 
 def test_a_failing_call_is_reported_and_does_not_affect_the_others(caplog):

@@ -74,26 +74,21 @@ FOUND = {
 
 
 @each("name", ENGINES)
-def test_an_endpoint_is_known_after_at_most_five_requests(name):
+def test_an_endpoint_is_known_after_at_most_five_requests_as_the_documentation_shows(name):
     with Engine(**ENGINES[name]) as server:
         probe = probe_judge(model(server))
         assert server.calls + server.listed <= probe.requests <= 5
     assert {fact: getattr(probe, fact) for fact in FOUND[name]} == FOUND[name]
     assert probe.options["mode"] == probe.mode
     assert ("max_context_tokens" in probe.options) == (probe.context_window is not None)
-
-
-def test_the_table_in_the_documentation_is_what_the_probe_finds():
-    page = (ROOT / "docs/how-to/vllm.md").read_text(encoding="utf-8")
-    words = {True: "yes", False: "no"}
-    for name in ("llama-server", "vLLM", "LiteLLM", "LM Studio", "Ollama"):
-        with Engine(**ENGINES[name]) as server:
-            probe = probe_judge(model(server))
+    if "rungs" not in ENGINES[name]:
+        words = {True: "yes", False: "no"}
         cells = [probe.mode, words[probe.grammar], str(probe.context_window or "unknown")]
         cells += [words[probe.prefix_cache is not None], words[probe.log_probabilities]]
         cells.append("stated" if probe.requests_per_minute else "unknown")
-        (line,) = [line for line in page.splitlines() if line.endswith(f"| {' | '.join(cells)} |") and name in line]
-        assert name in line.split("|")[1]
+        page = (ROOT / "docs/how-to/vllm.md").read_text(encoding="utf-8")
+        lines = [line for line in page.splitlines() if line.endswith(f"| {' | '.join(cells)} |")]
+        assert len([line for line in lines if name in line.split("|")[1]]) == 1
 
 
 def test_a_schema_that_costs_seconds_when_it_is_new_is_no_grammar():

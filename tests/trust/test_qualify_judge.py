@@ -116,13 +116,6 @@ def test_replies_that_are_no_json_lower_the_valid_rate():
     assert step.calls > 250
 
 
-def test_slices_and_windows_do_not_count_as_repeated_requests():
-    judge = Judge(OfflineJudge(), max_statements=1, max_context_tokens=100)
-    step = qualified(judge, items=items_of("verify_statements", half="plain"), repeats=1).steps["verify_statements"]
-    assert step.valid.value == 1.0
-    assert step.calls > 200
-
-
 def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     items = items_of("grade_contexts")[:40]
     found = graded(Judge(answering(lambda _: "I would rather not."), attempts=2), items=items)
