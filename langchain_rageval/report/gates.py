@@ -67,6 +67,7 @@ class Values:
         low: least possible value of a sample.
         high: greatest possible value of a sample.
         direction: "higher" or "lower", whichever is better.
+        different: number of different samples with a known value; repeats of a sample count once.
     """
 
     total: float = 0.0
@@ -76,6 +77,7 @@ class Values:
     low: float = 0.0
     high: float = 1.0
     direction: Direction = "higher"
+    different: int = 0
 
     @property
     def n_unknown(self) -> int:
@@ -136,33 +138,27 @@ def worst_of(score: Score) -> float:
     return low if score.direction == "higher" else high
 
 
-def values_by_metric(data: ReportData, metrics: Collection[str]) -> dict[str, Values]:
-    """Return the totals of some metrics over all input samples of the run, by metric name."""
-    values = {metric: Values(unknown={"unreadable": data.unreadable}) for metric in metrics}
-    ranges: dict[str, set[tuple[float, float]]] = {}
+def values_of_metric(data: ReportData, metric: str) -> Values:
+    """Return the totals of a metric over all input samples of the run."""
+    values, ranges, scored = Values(unknown={"unreadable": data.unreadable}), set(), []
     for row in data.rows:
-        for metric, own in values.items():
-            if (score := row.scores.get(metric)) is not None:
-                ranges.setdefault(metric, set()).add(range_of(score))
-                _add(own, row.sample, score)
-    for metric, found in ranges.items():
-        values[metric].low, values[metric].high = min(low for low, _ in found), max(high for _, high in found)
-    for _, metric in data.left_out:
-        if metric in values:
-            values[metric].unknown["left-out"] = values[metric].unknown.get("left-out", 0) + 1
+        if (score := row.scores.get(metric)) is None:
+            continue
+        ranges.add(range_of(score))
+        values.direction = score.direction
+        if (value := value_of(row.sample, score)) is not None:
+            values.total += value
+            scored.append((row.sample.id, row.sample.question))
+        elif score.failure is not None:
+            values.unknown["failed"] = values.unknown.get("failed", 0) + 1
+        else:
+            values.unscored += 1
+    values.count, values.different = len(scored), len(set(original_ids(scored)))
+    if ranges:
+        values.low, values.high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    if left_out := sum(name == metric for _, name in data.left_out):
+        values.unknown["left-out"] = left_out
     return values
-
-
-def _add(values: Values, sample: Sample, score: Score) -> None:
-    values.direction = score.direction
-    value = value_of(sample, score)
-    if value is not None:
-        values.total += value
-        values.count += 1
-    elif score.failure is not None:
-        values.unknown["failed"] = values.unknown.get("failed", 0) + 1
-    else:
-        values.unscored += 1
 
 
 @dataclass(frozen=True)
@@ -194,10 +190,9 @@ def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: L
     for metric in thresholds:
         if metric not in left_out:
             check_metric(data, metric)
-    values, audit = values_by_metric(data, thresholds), summarise_audit(data.rows)
-    summary = summarise(data.rows)
+    summary, audit = summarise(data.rows), summarise_audit(data.rows)
     return [
-        _gate(data, metric, threshold, values[metric], summary.get(metric), audit.get(metric), limits)
+        _gate(data, metric, threshold, summary.get(metric), audit.get(metric), limits)
         for metric, threshold in thresholds.items()
     ]
 
@@ -221,11 +216,11 @@ def _gate(
     data: ReportData,
     metric: str,
     threshold: float,
-    values: Values,
     summary: MetricSummary | None,
     audit: MetricAudit | None,
     limits: Limits,
 ) -> Gate:
+    values = values_of_metric(data, metric)
     required = f"at {'most' if values.direction == 'lower' else 'least'} {threshold:g}"
     if (decision := data.decisions.get(metric)) is not None and decision.verdict in _OF_A_GATE:
         verdict, reasons = _by_interval(decision.low, decision.high, threshold, values.direction), list[Note]()
@@ -235,7 +230,7 @@ def _gate(
         verdict, reasons = _by_audit(metric, audit, threshold, required, limits)
     else:
         verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
-    few = _few_scored(data, metric, values) if audit is None and verdict != "undecided" else None
+    few = _few_scored(metric, values) if audit is None and verdict != "undecided" else None
     if few is not None and few.code not in limits.allow:
         verdict, reasons = "undecided", [few]
     known = values.count + values.unscored
@@ -313,11 +308,9 @@ def _reaches(value: float, threshold: float, direction: Direction) -> bool:
     return reaches(value, threshold, direction) or isclose(value, threshold, abs_tol=1e-9)
 
 
-def _few_scored(data: ReportData, metric: str, values: Values) -> Note | None:
+def _few_scored(metric: str, values: Values) -> Note | None:
     """Return a reason if fewer different samples have a value than a gate needs."""
-    least = min(LEAST_SCORED, ceil(values.expected / 2))
-    rows = (row for row in data.rows if value_of(row.sample, row.scores.get(metric)) is not None)
-    scored = len(set(original_ids([(row.sample.id, row.sample.question) for row in rows])))
+    least, scored = min(LEAST_SCORED, ceil(values.expected / 2)), values.different
     if not 0 < scored < least:
         return None
     different = "different " if scored < values.count else ""

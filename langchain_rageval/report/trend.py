@@ -86,14 +86,16 @@ def trend(
     summaries = {name: summarise(rows) for name, rows in periods.items()}
     untimed = len(report.rows) - len(timed)
     notes = [Note("rows-without-time", count=untimed)] if untimed else []
-    changes, remarks = _changes(metric_names(report), timed, error, adjust)
-    notes += remarks
+    names = metric_names(report)
+    found = {name: _changes_of(name, timed, error / len(names), adjust) for name in names}
+    changes = {name: own for name, (own, _) in found.items() if own}
+    notes += [Note("days-differ", metric=name, spread=spread) for name, (_, spread) in found.items() if spread]
     if baseline is None:
         return Trend(summaries, periods, None, {}, by, error, notes, changes)
     shared, judges, remarks, _ = metrics_in_common(report, baseline, allow_different_instruments, timed)
     if not shared:
         raise ConfigError(
-            f"the runs have no metric in common: the run has {', '.join(metric_names(report))}; "
+            f"the runs have no metric in common: the run has {', '.join(names)}; "
             f"the baseline has {', '.join(metric_names(baseline))}"
         )
     notes += [note for note in remarks if code_of(note) != "only-in-candidate"]  # there is no candidate
@@ -133,7 +135,7 @@ def _alarms(
 ) -> tuple[dict[str, DriftAlarm], list[Note]]:
     """Return the alarms by metric, and notes about rows that are not watched."""
     known = {name: _scored(name, baseline, adjust) for name in metrics}
-    slices = {name: _large_slices(its) for name, its in known.items()}
+    slices = {name: _by_slice(its, _LEAST_BASELINE) for name, its in known.items()}
     if not any(slices.values()):
         return {}, [Note("nothing-watched", metrics=", ".join(metrics), least=_LEAST_BASELINE)]
     alarms, notes = {}, []
@@ -149,12 +151,12 @@ def _alarms(
     return alarms, notes
 
 
-def _large_slices(scored: Iterable[Scored]) -> dict[str | None, list[float]]:
-    """Return the values of the slices of which the baseline has enough scores for an alarm."""
+def _by_slice(scored: Iterable[Scored], least: int = 0) -> dict[str | None, list[float]]:
+    """Return the values of each slice that has at least `least` values."""
     slices: dict[str | None, list[float]] = {}
     for _, value, part in scored:
         slices.setdefault(part, []).append(value)
-    return {part: values for part, values in slices.items() if len(values) >= _LEAST_BASELINE}
+    return {part: values for part, values in slices.items() if len(values) >= least}
 
 
 def _alarm(
@@ -177,7 +179,9 @@ def _alarm(
         share = (value - low) / (high - low)
         return share if score.direction == "higher" else 1 - share
 
-    known: dict[Hashable, list[float]] = {part: [*map(scaled, values)] for part, values in _large_slices(its).items()}
+    known: dict[Hashable, list[float]] = {
+        part: [*map(scaled, values)] for part, values in _by_slice(its, _LEAST_BASELINE).items()
+    }
     detector = DriftDetector(known, error / metrics, margin=margin / (high - low), run_length=_YEAR * metrics)
     for row, value, part in own:
         if detector.add(scaled(value), part, _day(row)):
@@ -191,28 +195,11 @@ def _alarm(
     return DriftAlarm(score.metric, raised, since, mean, fmean(value for _, value, _ in its), detector.alarm)
 
 
-def _changes(
-    metrics: Sequence[str], rows: Sequence[Row], error: float, adjust: By | None
-) -> tuple[dict[str, list[MeanChange]], list[Note]]:
-    """Return the changes of the mean of each metric that has any, and notes on metrics whose days differ."""
-    changes, notes = {}, []
-    for metric in metrics:
-        found, spread = _changes_of(metric, rows, error / len(metrics), adjust)
-        if found:
-            changes[metric] = found
-        if spread:
-            notes.append(Note("days-differ", metric=metric, spread=spread))
-    return changes, notes
-
-
 def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | None) -> tuple[list[MeanChange], float]:
     """Return the changes of the mean of a metric, and the spread of the means of days between them, 0 by chance."""
     own = _scored(metric, rows, adjust)
-    slices: dict[str | None, list[float]] = {}
-    for _, value, part in own:
-        slices.setdefault(part, []).append(value)
     mean = fmean(value for _, value, _ in own) if own else 0.0
-    excess = {part: fmean(values) - mean for part, values in slices.items()}
+    excess = {part: fmean(values) - mean for part, values in _by_slice(own).items()}
     values = [value - excess[part] for _, value, part in own]
     days = [_day(row) for row, _, _ in own]
     hours = [f"{row.time:%Y-%m-%d %H}" for row, _, _ in own]
