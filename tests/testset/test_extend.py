@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers.each import error_of
 from helpers.writers import Ring, Writer, documents, generator
 
 from langchain_rageval import ConfigError
@@ -52,9 +53,7 @@ def test_a_loaded_test_set_needs_the_documents(tmp_path):
     testset = given.generate(documents(9), size=2)
     testset.to_jsonl(tmp_path / "t.jsonl")
     loaded = Testset.load(tmp_path / "t.jsonl")
-    with pytest.raises(ConfigError) as caught:
-        given.extend(loaded, 2)
-    assert str(caught.value) == (
+    assert str(error_of(ConfigError, given.extend, loaded, 2)) == (
         "extend needs the documents, which a test set from a file does not know: "
         "generator.extend(testset, size, documents=documents)"
     )
@@ -63,9 +62,6 @@ def test_a_loaded_test_set_needs_the_documents(tmp_path):
 
 @pytest.mark.parametrize("given", [None, [1], "t.jsonl"])
 def test_only_a_test_set_is_extended_or_refreshed(given):
-    for call in (
-        lambda: generator(Writer()).extend(given, 1),
-        lambda: generator(Writer()).refresh(given, documents(2)),
-    ):
-        with pytest.raises(ConfigError, match=f"^testset must be a Testset, got {type(given).__name__}$"):
-            call()
+    own = generator(Writer())
+    errors = [error_of(ConfigError, call, given, documents=documents(2)) for call in (own.extend, own.refresh)]
+    assert list(map(str, errors)) == [f"testset must be a Testset, got {type(given).__name__}"] * 2

@@ -7,7 +7,7 @@ from collections import Counter
 from math import inf
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.stored import assert_stored, plain
 from helpers.texts import corpus
 from helpers.writers import Killed, Ring, Writer, documents, dying, generator, offline, rejecting
@@ -357,6 +357,16 @@ def test_an_interrupted_run_gives_what_there_is():
 # Options
 
 
+STEPS = (
+    "passage_filter, keyphrases, seed_question, question_filter, compress, evolution_filter, find_passages, answer, "
+    "check_answer, closed_book_filter"
+)
+OF_TREES = (
+    "tree=True compares evolutions with the simple question about the same fact: the distribution needs 'simple' and "
+    "at least one other evolution, got "
+)
+
+
 @each(
     ("options", "told"),
     [
@@ -375,12 +385,22 @@ def test_an_interrupted_run_gives_what_there_is():
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"journal": 5}, "journal must be the path"),
         ({"embeddings": "openai"}, "embeddings must be LangChain Embeddings, got str"),
+        ({"tree": "yes"}, "tree must be True or False, got 'yes'"),
+        ({"tree": True, "distribution": {"simple": 1}}, OF_TREES + "simple"),
+        ({"tree": True, "distribution": {"reasoning": 1, "numbers": 1}}, OF_TREES + "reasoning, numbers"),
+        ({"distribution": [reasoning]}, "distribution must be a mapping of evolutions to shares, or a list of pairs ("),
+        ({"distribution": [(reasoning, 0.5)]}, "there is no evolution 0.5; choose from "),
+        ({"distribution": [(0, reasoning | str)]}, "the share of reasoning+str must be a number above 0, got 0"),
+        ({"steps": [str]}, "steps must map names to Runnables, got list: the steps are passage_filter, "),
+        ({"steps": {"question_filer": str}}, f"steps has no step 'question_filer': the steps are {STEPS}"),
+        (
+            {"steps": {"question_filter": "strict"}},
+            "steps['question_filter'] must be a Runnable or a function from Candidate to Candidate, got str",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_a_call(options, told):
-    given = {"embeddings": Ring(), **options}
-    with pytest.raises(ConfigError, match=told):
-        TestsetGenerator(Writer().model, **given)
+    assert told in str(error_of(ConfigError, TestsetGenerator, Writer().model, **{"embeddings": Ring(), **options}))
 
 
 # Real documents

@@ -104,27 +104,6 @@ def test_a_plan_embeds_nothing_and_takes_a_docstore():
     assert (embeddings.batches, estimate["embed"].embedded) == ([], 11)
 
 
-def test_a_plan_is_shown_as_text_and_as_a_table():
-    estimate = generator(Writer(), {"simple": 1}, dedupe=None).plan(documents(9), 3)
-    lines = repr(estimate).splitlines()
-    assert lines[0] == "Plan for 3 questions: 7.0 calls each if none is rejected"
-    tokens, most = estimate["grade_passage"].tokens, estimate["grade_passage"].most_tokens
-    assert lines[1] == (
-        f"grade_passage 3 calls, {tokens:,} tokens, 0 texts to embed, at most 24 calls, {most:,} tokens"
-    )
-    assert lines[-3].startswith("total 21 calls, ")
-    assert "<td" in estimate._repr_html_()
-    assert list(estimate) == [
-        "grade_passage",
-        "extract_keyphrases",
-        "write_question",
-        "review_question",
-        "find_passages",
-        "write_answer",
-        "check_answer",
-    ]
-
-
 def test_documents_without_text_and_impossible_sizes_are_refused():
     given = generator(Writer(), DEFAULT)
     for call, nothing in ((given.plan, [""]), (given.generate, []), (given.generate, [Document(" ")])):
@@ -176,6 +155,10 @@ def test_money_is_planned_for_the_models_that_have_a_price():
     assert step.most_money == pytest.approx(most / 1e6, rel=0.01)
     assert (estimate.total.money, estimate.total.most_money) == (None, None)
     assert sum("Scripted" in note for note in estimate.notes) == 1
+    assert "<td" in estimate._repr_html_()
+    assert re.search(
+        r"^grade_passage 3 calls, [\d,]+ tokens, 0 texts to embed, at most 24 calls, ", repr(estimate), re.M
+    )
     headings, lines = generation_table(estimate)
     assert headings[-2:] == ("money", "at most")
     assert [line[-2:] == ("–", "–") for line in lines] == [line[0] not in ANSWERED for line in lines]

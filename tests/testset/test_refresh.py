@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from helpers import writers
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.writers import Writer
 from langchain_core.documents import Document
 
@@ -207,14 +207,11 @@ def test_a_loaded_test_set_needs_the_generator(tmp_path):
     writer, given, testset = made(size=4)
     testset.to_jsonl(tmp_path / "t.jsonl")
     loaded = Testset.load(tmp_path / "t.jsonl")
-    with pytest.raises(ConfigError) as caught:
-        loaded.refresh(documents())
-    assert str(caught.value) == (
+    assert str(error_of(ConfigError, loaded.refresh, documents())) == (
         "refresh needs the generator, which a test set from a file does not know: testset.refresh(documents, generator)"
     )
-    with pytest.raises(ConfigError) as caught:
-        loaded.refresh(documents(), writer.model)
-    assert str(caught.value) == "generator must be a TestsetGenerator, got Scripted"
+    error = error_of(ConfigError, loaded.refresh, documents(), writer.model)
+    assert str(error) == "generator must be a TestsetGenerator, got Scripted"
     assert loaded.known_sentences == testset.known_sentences
     assert len(testset.known_sentences) == 40  # one of each document
     assert loaded.refresh(documents(), given).rows == testset.rows
@@ -223,14 +220,9 @@ def test_a_loaded_test_set_needs_the_generator(tmp_path):
 def test_a_text_in_place_of_all_documents_is_refused(refreshed, tmp_path):
     _, given, testset = made(size=2)
     for text in ("text", "Предмет 1 стоит 1 рублей", ""):
-        with pytest.raises(ConfigError) as caught:
-            refreshed(testset, text, given)
-        assert str(caught.value) == (
-            "documents must be a list of all documents, or the path of an existing file or folder, got the str "
-            f"{text!r}; a single text goes in a list: [text]"
-        )
-        with pytest.raises(ConfigError, match=r"^documents must be a list of all documents"):
-            given.adopt(["Сколько?"], text)
+        errors = error_of(ConfigError, refreshed, testset, text, given), error_of(ConfigError, given.adopt, ["?"], text)
+        expected = "documents must be a list of all documents, or the path of an existing file or folder"
+        assert [*map(str, errors)] == [f"{expected}, got the str {text!r}; a single text goes in a list: [text]"] * 2
     (tmp_path / "all.txt").write_text(documents()[0].page_content)
     assert len(refreshed(testset, str(tmp_path), given).changes["dropped"]) == 2
 

@@ -258,14 +258,6 @@ def test_an_own_evolution_sends_its_instruction_to_the_writer():
     assert "как сказку" in writer.asked[0][-1].text
 
 
-@pytest.mark.parametrize(
-    ("name", "instruction"), [("", "x"), ("x", " "), ("a+b", "x"), ("reasoning", "x"), ("simple", "x")]
-)
-def test_an_own_evolution_without_instruction_or_with_a_taken_name_is_rejected(name, instruction):
-    with pytest.raises(ConfigError):
-        evolution(name, instruction)
-
-
 def test_multi_context_adds_the_nearest_passage_and_needs_a_store():
     store = Docstore(["Поле.", "Щавель.", "Кирпич."], splitter=False, embeddings=Ring())
     asked = Candidate(passages=[store.passages[1]]).with_question("Что?", "seed")

@@ -4,13 +4,22 @@ import re
 from itertools import product
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.scripted import scripted
 from helpers.writers import Writer, documents, generator, passage
 
 from langchain_rageval import ConfigError, OfflineJudge, evaluate, faithfulness
 from langchain_rageval.steps import Personas, Question
-from langchain_rageval.testset import Candidate, audience, conversational, persona, propose_personas, reasoning, style
+from langchain_rageval.testset import (
+    Candidate,
+    audience,
+    conversational,
+    evolution,
+    persona,
+    propose_personas,
+    reasoning,
+    style,
+)
 from langchain_rageval.testset import numbers as by_numbers
 
 ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
@@ -57,13 +66,6 @@ def test_the_persona_is_read_by_the_writer():
     assert (made.question, made.metadata) == ("подскажите, поле это что?", {"persona": TENANT})
 
 
-@pytest.mark.parametrize("description", ["", "  ", None, 3])
-def test_a_persona_without_a_description_is_an_error(description):
-    message = f"persona(description) needs a sentence that says who asks, got {description!r}"
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-        persona(description)
-
-
 def test_a_share_of_the_rows_for_each_persona_gives_scores_by_persona():
     people = propose_personas(OfflineJudge(), documents(9), n=3)
     given = generator(Writer(), {persona(who): 1 for who in people}, size=6)
@@ -97,33 +99,32 @@ def test_each_question_of_an_audience_is_asked_by_a_person_in_a_style_and_length
     assert {name: row.metadata[name] for name in joined} == joined
 
 
-@each(
-    ("options", "message"),
-    [
-        ({"personas": []}, "audience needs a list of texts for each persona, got []"),
-        ({"personas": "Новичок"}, "audience needs a list of texts for each persona, got 'Новичок'"),
-        ({"personas": ["Новичок", " "]}, "audience needs a list of texts for each persona, got ['Новичок', ' ']"),
-        ({"personas": ["a"], "styles": [3]}, "audience needs a list of texts for each style, got [3]"),
-        ({"personas": ["a"], "lengths": []}, "audience needs a list of texts for each length, got []"),
-        ({"personas": ["a"], "lengths": ["huge"]}, "a length must be one of short, medium, long, got 'huge'"),
-    ],
-)
-def test_an_audience_without_texts_or_with_an_unknown_length_is_refused(options, message):
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
-        audience(**options)
+NO_PERSONA = "persona(description) needs a sentence that says who asks"
+NO_LIST = "audience needs a list of texts for each"
+NO_STYLE = f"there is no style 'solemn'; choose from {', '.join(STYLES)}, or pass an instruction: style(name, instructi"
+NO_PARTS = "evolution(name, instruction) needs a name, and an instruction how to rewrite the question"
 
 
 @each(
-    ("name", "instruction", "message"),
+    ("build", "arguments", "message"),
     [
-        ("solemn", "", f"there is no style 'solemn'; choose from {', '.join(STYLES)}, or pass an instruction"),
-        ("simple", "", "there is no style 'simple'; choose from "),
-        ("terse", "Write less.", "an evolution cannot be named 'terse': choose a name that is not taken"),
+        *((persona, (one,), f"{NO_PERSONA}, got {one!r}") for one in ("", "  ", None, 3)),
+        *((audience, (one,), f"{NO_LIST} persona, got {one!r}") for one in ([], "Новичок", ["Новичок", " "])),
+        (audience, (["a"], [3]), f"{NO_LIST} style, got [3]"),
+        (audience, (["a"], [], []), f"{NO_LIST} length, got []"),
+        (audience, (["a"], [], ["huge"]), "a length must be one of short, medium, long, got 'huge'"),
+        (style, ("solemn", ""), NO_STYLE),
+        (style, ("simple", ""), "there is no style 'simple'; choose from "),
+        (style, ("terse", "Write less."), "an evolution cannot be named 'terse': choose a name that is not taken"),
+        *((evolution, one, NO_PARTS) for one in (("", "x"), ("x", " "))),
+        *(
+            (evolution, (name, "x"), f"an evolution cannot be named {name!r}: choose a name that is not taken")
+            for name in ("a+b", "reasoning", "simple")
+        ),
     ],
 )
-def test_a_style_that_does_not_exist_or_has_a_taken_name_is_refused(name, instruction, message):
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
-        style(name, instruction)
+def test_evolutions_of_ones_own_without_texts_or_with_a_taken_name_are_refused(build, arguments, message):
+    assert str(error_of(ConfigError, build, *arguments)).startswith(message)
 
 
 # Review

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 import requests
+from helpers.each import error_of
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
@@ -73,16 +74,14 @@ def test_a_file_that_is_not_a_test_set_is_rejected(tmp_path, content):
         f"; make one of its questions with `rageval generate DOCUMENTS --adopt {path}`, or ask a chain questions of "
         f"your own with answered_by(chain).invoke(load_samples({str(path)!r}))"
     )
-    with pytest.raises(ConfigError, match=r"t\.jsonl is not a test set that Testset.to_jsonl wrote: ") as refused:
-        Testset.load(path)
-    assert str(refused.value).endswith(remedy)
-    assert ("its first line has no 'rageval_testset'" in str(refused.value)) == ("report" in content)
+    error = str(error_of(ConfigError, Testset.load, path))
+    assert error.startswith(f"{path} is not a test set that Testset.to_jsonl wrote: ")
+    assert error.endswith(remedy)
+    assert ("its first line has no 'rageval_testset'" in error) == ("report" in content)
 
 
 def test_other_rows_than_those_of_a_generator_are_refused():
-    with pytest.raises(ConfigError) as refused:
-        Testset([{"question": "Why?"}])
-    assert str(refused.value) == (
+    assert str(error_of(ConfigError, Testset, [{"question": "Why?"}])) == (
         "a Testset holds rows that a generator wrote, got dict; ask a chain questions of your own with "
         "answered_by(chain).invoke([...])"
     )
@@ -136,19 +135,6 @@ def test_every_runnable_and_function_is_asked_every_question():
             assert samples[0].contexts == ["Баню страхуют вместе с домом."]
 
 
-def test_a_chain_that_fails_on_one_question_leaves_the_others():
-    def ask(given):
-        if "2099" in given["question"]:
-            raise RuntimeError("lost")
-        return "да"
-
-    answered, lost = TESTSET.run(RunnableLambda(ask))
-    assert answered.answer == "да"
-    assert (lost.answer, lost.metadata["error"]) == (None, "RuntimeError: lost")
-    (odd, _) = TESTSET.run(RunnableLambda(lambda _: {"answer": 5, "contexts": "a text"}))
-    assert odd.metadata["error"].startswith("SampleError")
-
-
 class Session(requests.Session):
     """LangSmith's server, as far as making a data set goes; keeps what came."""
 
@@ -187,11 +173,9 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
     assert [sample.answer for sample in samples] == ["ответ на Сразу?", "ответ на Потом?", None, "ответ на Тоже сразу?"]
     assert samples[2].metadata["error"] == "ConnectionError: Никогда?"
     assert asked["Никогда?"] == 3
-
-
-def test_what_is_no_chain_is_refused():
-    with pytest.raises(ConfigError, match="a chain must be a Runnable or a function of the question, got str"):
-        TESTSET.run("gpt")
+    odd, _ = TESTSET.run(RunnableLambda(lambda _: {"answer": 5, "contexts": "a text"}))
+    assert odd.metadata["error"].startswith("SampleError")
+    assert "a chain must be a Runnable or a function of the question" in str(error_of(ConfigError, TESTSET.run, "gpt"))
 
 
 def test_a_langsmith_data_set_has_an_example_for_each_row():
@@ -209,9 +193,8 @@ def test_a_langsmith_data_set_has_an_example_for_each_row():
 
 def test_equal_questions_get_numbered_ids_and_other_questions_of_one_id_are_refused():
     assert [sample.id for sample in Testset([ROW, ROW, ROW]).to_samples()] == [ROW.id, f"{ROW.id}-2", f"{ROW.id}-3"]
-    with pytest.raises(SampleError) as caught:
-        Testset([ROW, ROW.model_copy(update={"question": "Else?"})]).to_samples()
-    assert str(caught.value) == (
+    other = Testset([ROW, ROW.model_copy(update={"question": "Else?"})])
+    assert str(error_of(SampleError, other.to_samples)) == (
         f"row 2 (index 1), question 'Else?': two different samples have the id {ROW.id!r}; give each its own, or leave "
         "the ids out"
     )
@@ -226,33 +209,28 @@ OLD = Testset([row("a"), row("b"), row("c"), row("d")])
 NEW = Testset([row("a"), row("b", reference="Другой."), row("e"), row("x", question="Вопрос d?")], number=2)
 
 
-def test_rows_are_paired_by_id_and_else_by_question():
+def test_a_difference_pairs_rows_by_id_and_else_by_question_and_is_shown():
     difference = OLD.diff(NEW)
-    assert difference.added == [NEW[2]]
-    assert difference.dropped == [OLD[2]]
+    assert (difference.added, difference.dropped, difference.same) == ([NEW[2]], [OLD[2]], 2)
     assert difference.changed == {"b": {"reference": ("Ответ.", "Другой.")}}
-    assert difference.same == 2
-    assert bool(difference)
-
-
-def test_the_text_lists_rows_and_fields():
-    assert repr(OLD.diff(NEW)) == (
+    assert difference
+    assert repr(difference) == (
         f"{OLD.version} -> {NEW.version}: 1 added, 1 dropped, 1 changed, 2 the same\n"
         "- c Вопрос c?\n"
         "+ e Вопрос e?\n"
         "~ b reference: Ответ. -> Другой."
     )
-
-
-def test_the_html_escapes_texts():
-    hostile = Testset([row("a", question="<script>alert(1)</script>")])
-    html = Testset([]).diff(hostile)._repr_html_()
-    assert "<script>" not in html
-    assert "&lt;script&gt;" in html
-
-
-def test_equal_test_sets_have_no_difference_whatever_their_histories():
-    same = OLD.diff(Testset([row("a"), row("b"), row("c"), row("d")]))
+    assert difference.to_dict() == {
+        "before": OLD.version,
+        "after": NEW.version,
+        "added": ["e"],
+        "dropped": ["c"],
+        "changed": {"b": {"reference": {"before": "Ответ.", "after": "Другой."}}},
+        "same": 2,
+    }
+    html = Testset([]).diff(Testset([row("a", question="<script>alert(1)</script>")]))._repr_html_()
+    assert ("<script>" in html, "&lt;script&gt;" in html) == (False, True)
+    same = OLD.diff(Testset([row("a", history=ROW.history), *OLD.rows[1:]]))
     assert (bool(same), same.same, same.before == same.after) == (False, 4, True)
 
 
@@ -261,14 +239,3 @@ def test_the_version_depends_on_questions_and_answers():
     assert len(versions) == 3
     assert Testset([row("a", passage_ids=["p"])]).version == Testset([row("a")]).version
     assert OLD.version == "1-8a9331e2"  # files of earlier versions of the package have it, too
-
-
-def test_the_json_data_names_rows_by_id():
-    assert OLD.diff(NEW).to_dict() == {
-        "before": OLD.version,
-        "after": NEW.version,
-        "added": ["e"],
-        "dropped": ["c"],
-        "changed": {"b": {"reference": {"before": "Ответ.", "after": "Другой."}}},
-        "same": 2,
-    }

@@ -7,7 +7,7 @@ import pytest
 from helpers import writers
 from helpers.writers import TOPICS, Killed, Ring, Writer, documents, dying, rejecting
 
-from langchain_rageval import Budget, ConfigError, load_samples
+from langchain_rageval import Budget, load_samples
 from langchain_rageval.testset import Testset, evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
@@ -72,17 +72,6 @@ def test_variants_of_one_question_are_no_duplicates_of_each_other_unless_equal()
     assert [row.evolution for row in testset] == ["simple", "polite"]
 
 
-@pytest.mark.parametrize("distribution", [{"simple": 1}, {"reasoning": 1, "conditional": 1}])
-def test_a_distribution_without_the_simple_question_or_with_it_alone_is_refused(distribution):
-    names = ", ".join(distribution)
-    with pytest.raises(ConfigError) as error:
-        generator(Writer(), distribution)
-    assert str(error.value) == (
-        "tree=True compares evolutions with the simple question about the same fact: the distribution needs 'simple' "
-        f"and at least one other evolution, got {names}"
-    )
-
-
 def test_a_corpus_without_near_passages_gives_trees_of_the_other_evolutions():
     testset = generator(Writer(), embeddings=Ring(near=0.0)).generate(documents(4), size=4)
     assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
@@ -94,11 +83,6 @@ def test_the_rows_of_a_tree_stand_together_although_some_were_moved():
     ids = [row.tree_id for row in testset]
     assert testset.rejected
     assert ids == [row.tree_id for tree in trees(testset) for row in tree]
-
-
-def test_a_tree_is_true_or_false():
-    with pytest.raises(ConfigError, match=r"^tree must be True or False, got 'yes'$"):
-        generator(Writer(), tree="yes")
 
 
 async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_path):
