@@ -150,12 +150,6 @@ def test_a_function_without_the_decorator_is_refused_with_the_remedy(function, d
     assert str(raised.value) == "a suite takes metrics, got function: decorate it with @metric(reads=...)"
 
 
-def test_a_metric_is_not_decorated_again():
-    with pytest.raises(ConfigError) as raised:
-        metric(reads={"answer"})(short_enough)
-    assert str(raised.value) == "metric takes a function of a sample, got short_enough()"
-
-
 def test_a_builder_is_still_to_be_called_with_a_judge():
     def politeness(judge):
         return judge
@@ -175,39 +169,40 @@ def test_a_runnable_that_returns_a_number_is_a_failure_with_the_remedy():
 
 
 @each(
-    ("make", "message"),
+    ("options", "function", "message"),
     [
-        (lambda: metric(not_decorated), NO_FIELDS),
-        (lambda: metric()(not_decorated), NO_FIELDS),
+        ({"reads": None}, not_decorated, NO_FIELDS),
+        ({"reads": "answer"}, not_decorated, "reads of not_decorated is a set of fields: write reads={'answer'}"),
         (
-            lambda: metric(reads="answer")(not_decorated),
-            "reads of not_decorated is a set of fields: write reads={'answer'}",
-        ),
-        (
-            lambda: metric(reads={"answr"})(not_decorated),
+            {"reads": {"answr"}},
+            not_decorated,
             f"not_decorated reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}; "
             "did you mean 'answer'?",
         ),
         (
-            lambda: metric(reads={"answer"})(lambda question, answer: 1.0),
+            {},
+            lambda question, answer: 1.0,
             "a function of a metric is called with one sample: missing a required argument: 'answer'",
         ),
-        (lambda: metric(reads={"answer"})(Sample), f"metric takes a function of a sample, got {Sample!r}"),
-        (lambda: metric(reads={"answer"})(3), "metric takes a function of a sample, got 3"),
+        *(({}, thing, f"metric takes a function of a sample, got {thing!r}") for thing in (Sample, 3, short_enough)),
         (
-            lambda: metric(reads={"answer"}, aspect=" ")(not_decorated),
+            {"aspect": " "},
+            not_decorated,
             "aspect of not_decorated is a word for what it scores, such as 'answer', got ' '",
         ),
         (
-            lambda: metric(reads={"answer"}, range=(1, 0))(not_decorated),
+            {"range": (1, 0)},
+            not_decorated,
             "range of not_decorated is its lowest and its highest value, such as (0, 1), got (1, 0)",
         ),
     ],
 )
-def test_a_mistake_in_the_decorator_is_an_error_at_once(make, message):
-    with pytest.raises(ConfigError) as raised:
-        make()
-    assert str(raised.value) == message
+def test_a_mistake_in_the_decorator_is_an_error_at_once(options, function, message):
+    given = {"reads": {"answer"}, **options}
+    for make in (lambda: metric(function, **given), lambda: metric(**given)(function)):
+        with pytest.raises(ConfigError) as raised:
+            make()
+        assert str(raised.value) == message
 
 
 # What identifies them

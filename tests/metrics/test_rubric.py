@@ -114,37 +114,37 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
 
 
 @each(
-    ("build", "message"),
+    ("options", "message"),
     [
-        (lambda j: rubric(j, scale=(3, 0)), f"{SCALE} (3, 0)"),
-        (lambda j: rubric(j, scale=(0, 0)), f"{SCALE} (0, 0)"),
-        (lambda j: rubric(j, scale=(0, 2.5)), f"{SCALE} (0, 2.5)"),
-        (lambda j: rubric(j, scale=(False, True)), f"{SCALE} (False, True)"),
-        (lambda j: rubric(j, scale=5), f"{SCALE} 5"),
-        (lambda j: rubric(j, examples="all"), "examples must be one of per_grade, none, got 'all'"),
-        (lambda j: rubric(j, MINE), f"criterion 'tone' describes the grades [5], {OFF} 0 to 3: {REMEDY}"),
-        (lambda j: rubric(j, MINE, (2, 5)), f"criterion 'tone' describes the grades [1], {OFF} 2 to 5: {REMEDY}"),
-        (lambda j: rubric(j, []), "criteria must contain at least one criterion, and each name once, got []"),
+        ({"scale": (3, 0)}, f"{SCALE} (3, 0)"),
+        ({"scale": (0, 0)}, f"{SCALE} (0, 0)"),
+        ({"scale": (0, 2.5)}, f"{SCALE} (0, 2.5)"),
+        ({"scale": (False, True)}, f"{SCALE} (False, True)"),
+        ({"scale": 5}, f"{SCALE} 5"),
+        ({"examples": "all"}, "examples must be one of per_grade, none, got 'all'"),
+        ({"criteria": MINE}, f"criterion 'tone' describes the grades [5], {OFF} 0 to 3: {REMEDY}"),
+        ({"criteria": MINE, "scale": (2, 5)}, f"criterion 'tone' describes the grades [1], {OFF} 2 to 5: {REMEDY}"),
+        ({"criteria": []}, "criteria must contain at least one criterion, and each name once, got []"),
         (
-            lambda j: rubric(j, [MINE[0], Criterion("Tone", "d")], (1, 5)),
+            {"criteria": [MINE[0], Criterion("Tone", "d")], "scale": (1, 5)},
             "criteria must contain at least one criterion, and each name once, got ['tone', 'Tone']",
         ),
-        (lambda j: rubric(j, "tone"), "criteria must be a list of Criterion(name, description, ...), got str"),
-        (lambda j: rubric(j, MINE[0]), "criteria must be a list of Criterion(name, description, ...), got Criterion"),
-        (lambda j: rubric(j, ["tone"]), "criteria must be Criterion(name, description, ...), got str"),
+        ({"criteria": "tone"}, "criteria must be a list of Criterion(name, description, ...), got str"),
+        ({"criteria": MINE[0]}, "criteria must be a list of Criterion(name, description, ...), got Criterion"),
+        ({"criteria": ["tone"]}, "criteria must be Criterion(name, description, ...), got str"),
         (
-            lambda j: rubric(j, [{"name": "tone"}]),
+            {"criteria": [{"name": "tone"}]},
             "criterion 'tone': Criterion.__init__() missing 1 required positional argument: 'description'",
         ),
         (
-            lambda j: rubric(j, [Criterion("tone", "d", 0)]),
+            {"criteria": [Criterion("tone", "d", 0)]},
             "all criteria have weight 0; give at least one of them a positive weight",
         ),
     ],
 )
-def test_an_invalid_option_is_refused_when_the_metric_is_built(build, message):
+def test_an_invalid_option_is_refused_when_the_metric_is_built(options, message):
     with pytest.raises(ConfigError) as caught:
-        build(OfflineJudge())
+        rubric(OfflineJudge(), **options)
     assert str(caught.value) == message
 
 

@@ -202,6 +202,7 @@ def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
 @each(
     ("options", "text"),
     [
+        ({"key": "sample"}, "key of step sample must not be 'sample': the state holds the sample under it"),
         ({"chain": 3}, "step tone takes a Runnable or a function, got int"),
         ({"key": ""}, "key and name of a chain's step must not be empty, got '' and ''"),
         (

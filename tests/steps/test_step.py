@@ -167,6 +167,9 @@ READS_OR_INPUTS = (
 PROMPT_OR_PROMPTS = 'prompts of step politeness is a Prompt, {"en": Prompt(...), ...}, or the name of a packaged prompt'
 
 
+TEXT = "Is it polite?"
+
+
 class Selfish(BaseModel):
     """A class that holds itself."""
 
@@ -174,73 +177,44 @@ class Selfish(BaseModel):
 
 
 @each(
-    ("make", "message"),
+    ("options", "message"),
     [
         (
-            lambda: Step(Prompt(instruction="?"), prompts=ONE, reads=("answer",)),
+            {"answer": Prompt(instruction="?")},
             "a step takes the pydantic class of its answer, got Prompt(instruction='?', examples=[])",
         ),
-        (lambda: Step(Politeness, prompts=ONE), f"{READS_OR_INPUTS}, got neither"),
-        (lambda: Step(Politeness, prompts=ONE, reads=("answer",), inputs=dict), f"{READS_OR_INPUTS}, got both"),
+        ({"reads": ()}, f"{READS_OR_INPUTS}, got neither"),
+        ({"inputs": dict}, f"{READS_OR_INPUTS}, got both"),
         (
-            lambda: Step(Politeness, prompts=ONE, reads=("answr",)),
+            {"reads": ("answr",)},
             f"step politeness reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
         ),
-        (
-            lambda: Step(Politeness, prompts=ONE, inputs="answer"),
-            "inputs of step politeness is a function of the sample, got str",
+        ({"reads": (), "inputs": "answer"}, "inputs of step politeness is a function of the sample, got str"),
+        ({"prompts": TEXT}, f"{PROMPT_OR_PROMPTS}, got {TEXT!r}: write Prompt(instruction={TEXT!r})"),
+        ({"prompts": {}}, f"{PROMPT_OR_PROMPTS}, got {{}}"),
+        ({"prompts": {"en": "Rate it."}}, f"{PROMPT_OR_PROMPTS}, got a mapping to str"),
+        ({"prompts": {"RU": ONE}}, "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'"),
+        *(
+            (names, "name and key of the step for Politeness must not be empty")
+            for names in ({"name": ""}, {"key": ""}, {"name": "", "key": "polite"})
         ),
+        ({"key": "sample"}, "key of step politeness must not be 'sample': the state holds the sample under it"),
+        ({"answer": Selfish}, "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself"),
         (
-            lambda: Step(Politeness, prompts="Is it polite?", reads=("answer",)),
-            f"{PROMPT_OR_PROMPTS}, got 'Is it polite?': write Prompt(instruction='Is it polite?')",
-        ),
-        (lambda: Step(Politeness, prompts={}, reads=("answer",)), f"{PROMPT_OR_PROMPTS}, got {{}}"),
-        (
-            lambda: Step(Politeness, prompts={"en": "Rate it."}, reads=("answer",)),
-            f"{PROMPT_OR_PROMPTS}, got a mapping to str",
-        ),
-        (
-            lambda: Step(Politeness, prompts=ONE, reads=("answer",), name=""),
-            "name and key of the step for Politeness must not be empty",
-        ),
-        (
-            lambda: Step(Politeness, prompts=ONE, reads=("answer",), key=""),
-            "name and key of the step for Politeness must not be empty",
-        ),
-        (
-            lambda: Step(Politeness, prompts=ONE, reads=("answer",), name="", key="polite"),
-            "name and key of the step for Politeness must not be empty",
-        ),
-        (
-            lambda: Step(Selfish, prompts=ONE, reads=("answer",)),
-            "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself",
-        ),
-        (
-            lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda sample: sample.answer), scripted()),
+            {"reads": (), "inputs": lambda sample: sample.answer},
             "inputs of step politeness returned str: it must return a mapping",
         ),
         (
-            lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda _: {"contexts": "text"}), scripted()),
+            {"reads": (), "inputs": lambda _: {"contexts": "text"}},
             "inputs of step politeness gave contexts that are not a list of texts: they are numbered for the judge; "
             "use another name for other data",
         ),
-        (
-            lambda: Step(Politeness, prompts={"RU": ONE}, reads={"answer"}),
-            "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'",
-        ),
-        (
-            lambda: Step(Politeness, prompts=ONE, reads={"answer"}, key="sample"),
-            "key of step politeness must not be 'sample': the state holds the sample under it",
-        ),
-        (
-            lambda: Step.from_chain(lambda inputs: inputs, reads={"answer"}, key="sample"),
-            "key of step sample must not be 'sample': the state holds the sample under it",
-        ),
     ],
 )
-def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(make, message):
+def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(options, message):
+    given = {"answer": Politeness, "prompts": ONE, "reads": ("answer",), **options}
     with pytest.raises(ConfigError) as raised:
-        make()
+        answer_of(Step(**given), scripted())
     assert str(raised.value) == message
 
 

@@ -142,69 +142,48 @@ def test_one_logit_is_read_by_the_logistic_curve(logit):
     assert contradicted == 0
 
 
+NOT_FROM_0_TO_1 = "the cross-encoder's scores are not from 0 to 1, got"
+AS_LOGITS = "if they are logits, say NliVerifier(cross_encoder, ..., scale="
+SAY_LABELS = 'say NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order'
+OF_SHAPE = "but the cross-encoder returned scores of shape"
+WITH_LABELS = {"labels": LABELS}
+
+
 @each(
-    ("answer", "options", "error", "complaint"),
+    ("answer", "options", "complaint"),
     [
-        (
-            lambda *_: 2.5,
-            {},
-            ConfigError,
-            "the cross-encoder's scores are not from 0 to 1, got 2.500; if they are logits, say "
-            'NliVerifier(cross_encoder, ..., scale="sigmoid")',
-        ),
-        (
-            lambda *_: [2, 1, 0],
-            {"labels": LABELS},
-            ConfigError,
-            "the cross-encoder's scores are not from 0 to 1, got 2.000; if they are logits, say "
-            'NliVerifier(cross_encoder, ..., scale="softmax")',
-        ),
-        (
-            lambda *_: [0.1, 0.2, 0.7],
-            {},
-            ConfigError,
-            "the cross-encoder returned three scores a pair: say "
-            'NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order',
-        ),
-        (
-            lambda *_: 0.5,
-            {"labels": LABELS},
-            ConfigError,
-            "expected three scores a pair, one for each of labels, but the cross-encoder returned scores of shape (4,)",
-        ),
-        (
-            lambda *_: [0.5, 0.5],
-            {},
-            ConfigError,
-            "expected one score a pair, but the cross-encoder returned scores of shape (4, 2)",
-        ),
-        (
-            lambda *_: math.nan,
-            {},
-            ModelOutputError,
-            "the cross-encoder returned the score nan, which is not a finite number",
-        ),
-        (
-            lambda *_: "high",
-            {},
-            ModelOutputError,
-            "the cross-encoder returned no numbers, but ['high', 'high', 'high', 'high']",
-        ),
+        (2.5, {}, f'{NOT_FROM_0_TO_1} 2.500; {AS_LOGITS}"sigmoid")'),
+        ([2, 1, 0], WITH_LABELS, f'{NOT_FROM_0_TO_1} 2.000; {AS_LOGITS}"softmax")'),
+        ([0.1, 0.2, 0.7], {}, f"the cross-encoder returned three scores a pair: {SAY_LABELS}"),
+        (0.5, WITH_LABELS, f"expected three scores a pair, one for each of labels, {OF_SHAPE} (4,)"),
+        ([0.5, 0.5], {}, f"expected one score a pair, {OF_SHAPE} (4, 2)"),
     ],
 )
-def test_scores_of_another_shape_or_range_are_refused(answer, options, error, complaint):
-    with pytest.raises(error) as caught:
-        scored(NliVerifier(Nli(answer), **options), "Кража.")
+def test_scores_of_another_shape_or_range_are_refused(answer, options, complaint):
+    with pytest.raises(ConfigError) as caught:
+        scored(NliVerifier(Nli(lambda *_: answer), **options), "Кража.")
     assert str(caught.value) == complaint
 
 
-def test_scores_of_fewer_pairs_are_refused():
-    class Short(Nli):
-        def score(self, text_pairs):
-            return [0.5]
+class Short(Nli):
+    """Gives one score for all pairs."""
 
-    with pytest.raises(ModelOutputError, match=r"scores of the shape \(1,\) for 4 pairs"):
-        scored(Short(None), "Кража.")
+    def score(self, text_pairs):
+        return [0.5]
+
+
+@each(
+    ("encoder", "complaint"),
+    [
+        (Nli(lambda *_: math.nan), "the cross-encoder returned the score nan, which is not a finite number"),
+        (Nli(lambda *_: "high"), "the cross-encoder returned no numbers, but ['high', 'high', 'high', 'high']"),
+        (Short(None), "the cross-encoder returned scores of the shape (1,) for 4 pairs"),
+    ],
+)
+def test_what_are_no_scores_of_all_pairs_is_an_error_of_the_model(encoder, complaint):
+    with pytest.raises(ModelOutputError) as caught:
+        scored(encoder, "Кража.")
+    assert str(caught.value) == complaint
 
 
 @each(
