@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.servers.chat import ChatRequest
+from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -18,6 +19,7 @@ from langchain_rageval import (
     OfflineJudge,
     Sample,
     Score,
+    Value,
     abstention,
     answer_completeness,
     answer_correctness,
@@ -129,6 +131,22 @@ RICH = [
     ),
 ]
 """Samples with several statements, chunks and references, whose scores lie between 0 and 1."""
+
+PASS = RunnableLambda(dict)
+"""Step that adds nothing to the state."""
+
+
+def own_metric(reduce: Callable[[Any], Any], name: str = "own", **options: Any) -> Metric:
+    """Build a metric of the answer, by default without a judge."""
+    return Metric(name, **{"aspect": "answer", "reads": {"answer"}, "steps": PASS, "reduce": reduce, **options})
+
+
+def unfaithfulness(judge: Any) -> Metric:
+    """Build another metric over the steps of faithfulness: 1 - faithfulness, of which less is better."""
+    metric = faithfulness(judge)
+    options = {"aspect": "grounding", "reads": metric.reads, "steps": metric.steps, "direction": "lower"}
+    return own_metric(lambda state: Value(1 - (metric.reduce(state).number or 0.0)), "unfaithfulness", **options)
+
 
 _ROUNDED = re.compile(r"\d\.\d\d\b")
 

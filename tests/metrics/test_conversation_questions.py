@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from helpers.offline import METRICS, UNJUDGED
+from helpers.offline import METRICS, UNJUDGED, own_metric
 from helpers.scripted import human_of, scripted
 from pydantic import BaseModel
 
@@ -12,7 +12,6 @@ from langchain_rageval import (
     Budget,
     HashingEmbeddings,
     Judge,
-    Metric,
     OfflineJudge,
     Prompt,
     Report,
@@ -76,13 +75,7 @@ PROMPT = Prompt(instruction="Is `answer` a polite answer to `question`?")
 
 def politeness(judge, **options):
     step = Step(Polite, prompts=PROMPT, offline=lambda _: Polite(polite=True), **options)
-    return Metric(
-        "politeness",
-        aspect="style",
-        reads={"answer"},
-        steps=step(judge),
-        reduce=lambda state: Value(float(state["polite"].polite), "."),
-    )
+    return own_metric(lambda state: Value(float(state["polite"].polite), "."), "politeness", steps=step(judge))
 
 
 OTHERS = {*UNJUDGED, "context_entity_recall", "claim_f1"}
@@ -140,12 +133,11 @@ def test_metrics_that_do_not_show_the_question_to_a_judge_get_the_original(judge
         return 1.0
 
     read_history = Step(Polite, prompts=PROMPT, reads=("question", "history"), offline=lambda _: Polite(polite=True))
-    whole = Metric(
+    whole = own_metric(
+        lambda state: Value(float(state["sample"].question == ORIGINAL), "."),
         "whole",
-        aspect="conversation",
         reads={"question", "history"},
         steps=read_history(judge),
-        reduce=lambda state: Value(float(state["sample"].question == ORIGINAL), "."),
     )
     scores = evaluate([SECOND], [asks, whole, context_entity_recall(judge)], progress=False).rows[0].scores
     assert seen == [ORIGINAL]
@@ -233,8 +225,6 @@ def test_a_journal_finds_the_score_of_a_turn_and_not_that_of_another_history(tmp
 
 def test_the_reducer_gets_the_sample_with_its_own_question(judge):
     step = Step(Polite, prompts=PROMPT, reads=("question",), offline=lambda _: Polite(polite=True))
-    own = Metric(
-        "own", aspect="x", reads={"question"}, steps=step(judge), reduce=lambda s: Value(1.0, s["sample"].question)
-    )
+    own = own_metric(lambda s: Value(1.0, s["sample"].question), reads={"question"}, steps=step(judge))
     assert own.invoke(SECOND).reason == ORIGINAL
     assert len(rewrites()) == 1

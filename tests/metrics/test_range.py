@@ -4,14 +4,13 @@ import math
 
 import pytest
 from helpers.each import each
+from helpers.offline import own_metric
 from helpers.samples import SAMPLE
 from helpers.scripted import PairScores
-from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
     ConfigError,
     HashingEmbeddings,
-    Metric,
     OfflineJudge,
     Value,
     cross_encoder_grader,
@@ -32,14 +31,7 @@ BY_LENGTH = PairScores(lambda _, text: len(text))
 
 def always(number, **options):
     """Return a metric that gives every sample the same value."""
-    return Metric(
-        "own",
-        aspect="answer",
-        reads={"answer"},
-        steps=RunnableLambda(lambda state: state),
-        reduce=lambda _: Value(number, "because"),
-        **options,
-    )
+    return own_metric(lambda _: Value(number, "because"), **options)
 
 
 @each(
@@ -101,9 +93,7 @@ def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
     def half(_):
         return Value(0.5, "half")
 
-    steps = RunnableLambda(lambda state: state)
-    usual = Metric("own", aspect="answer", reads={"answer"}, steps=steps, reduce=half)
-    wide = Metric("own", aspect="answer", reads={"answer"}, steps=steps, reduce=half, range=(0, 4))
+    usual, wide = own_metric(half), own_metric(half, range=(0, 4))
     assert (usual.range, wide.range) == ((0.0, 1.0), (0.0, 4.0))
     assert usual.instrument == wide.instrument
 

@@ -1,10 +1,10 @@
 from helpers.each import each
+from helpers.offline import PASS, own_metric
 from helpers.samples import SAMPLE
 from helpers.scripted import broken_judge
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
-    Metric,
     OfflineJudge,
     Value,
     answer_similarity,
@@ -66,13 +66,7 @@ def test_models_are_listed_without_the_wrappers_around_them():
 
 
 def test_a_metric_is_plannable_if_all_its_steps_are_stages():
-    own = Metric(
-        "own",
-        aspect="answer",
-        reads={"answer"},
-        steps=RunnableLambda(lambda state: state) | metric.steps,
-        reduce=lambda _: Value(1.0),
-    )
+    own = own_metric(lambda _: Value(1.0), steps=PASS | metric.steps)
     assert is_plannable(metric)
     assert not is_plannable(own)
     assert (len(sequential_steps(metric)), len(sequential_steps(own))) == (2, 3)
@@ -144,7 +138,7 @@ class Longer:
 
 def test_a_changed_reducer_is_noticed_when_the_instruments_are_updated():
     longer = Longer()
-    own = Metric("own", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=longer, version=None)
+    own = own_metric(longer)
     before = own.instrument
     longer.limit = 2
     assert own.instrument == before

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.doors import ENTRY_POINTS, scores_by
+from helpers.offline import unfaithfulness
 from helpers.samples import SAMPLE
 from helpers.scripted import PairScores, Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
@@ -17,11 +18,9 @@ from langchain_rageval import (
     HashingEmbeddings,
     Judge,
     JudgeOutputError,
-    Metric,
     OfflineJudge,
     Sample,
     Score,
-    Value,
     answer_correctness,
     answer_relevance,
     answer_similarity,
@@ -35,19 +34,6 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics.structure import acollect_scores, collect_scores
-
-
-def unfaithfulness(judge: Any) -> Metric:
-    """Another metric over the steps of faithfulness."""
-    metric = faithfulness(judge)
-    return Metric(
-        "unfaithfulness",
-        aspect="grounding",
-        reads=metric.reads,
-        steps=metric.steps,
-        reduce=lambda state: Value(1 - (metric.reduce(state).number or 0.0)),
-        direction="lower",
-    )
 
 
 def pair(judge: Any) -> Any:

@@ -3,31 +3,20 @@ from typing import Any
 
 import pytest
 from helpers.each import each
+from helpers.offline import unfaithfulness
 from helpers.samples import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain
 from helpers.scripted import broken_judge
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import BelowThreshold, ConfigError, Metric, OfflineJudge, SampleError, Score, Value, faithfulness
+from langchain_rageval import BelowThreshold, ConfigError, OfflineJudge, SampleError, Score, faithfulness
 from langchain_rageval.metrics.adapters import reaches
 
 metric = faithfulness(OfflineJudge())  # 0.5 on SAMPLE, 1.0 on TRUE_SAMPLE, unscored on REFUSAL
 broken = faithfulness(broken_judge())
 KEEP = RunnableLambda(lambda given: ("kept", given), name="keep")
 DROP = RunnableLambda(lambda given: ("dropped", given), name="drop")
-
-
-def unfaithfulness() -> Metric:
-    """1 - faithfulness, of which less is better."""
-    return Metric(
-        "unfaithfulness",
-        aspect="grounding",
-        reads=metric.reads,
-        steps=metric.steps,
-        reduce=lambda state: Value(1 - (metric.reduce(state).number or 0)),
-        direction="lower",
-    )
 
 
 VALUES = st.floats(0, 1)
@@ -59,7 +48,7 @@ async def test_require_passes_its_input_on_when_the_threshold_is_reached(thresho
 
 
 async def test_when_lower_is_better_the_threshold_is_a_ceiling():
-    lower = unfaithfulness()
+    lower = unfaithfulness(OfflineJudge())
     assert lower.require(0.5).invoke(SAMPLE) is SAMPLE
     assert await lower.require(0.6).ainvoke(SAMPLE) is SAMPLE
     with pytest.raises(BelowThreshold, match=r"unfaithfulness is 0\.500, at most 0\.4 is required"):

@@ -2,10 +2,10 @@
 
 import pytest
 from helpers.each import each
+from helpers.offline import own_metric
 from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
 from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
@@ -66,16 +66,9 @@ def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, to
 
 
 def test_a_reducer_that_reads_what_no_step_adds_is_told_what_there_is():
-    metric = Metric(
-        "length",
-        aspect="answer",
-        reads={"answer"},
-        steps=RunnableLambda(dict),
-        reduce=lambda state: Value(state["tone"]),
-    )
-    failure = (
-        evaluate([{"question": "How?", "answer": "Thanks."}], metric, progress=False).rows[0].scores["length"].failure
-    )
+    metric = own_metric(lambda state: Value(state["tone"]), "length")
+    report = evaluate([{"question": "How?", "answer": "Thanks."}], metric, progress=False)
+    failure = report.rows[0].scores["length"].failure
     assert failure.message == "reduce of length reads 'tone', which no step adds: the state has 'sample'"
     assert failure.step == "reduce of length"
 
