@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import pytest
 from helpers.each import each
 from helpers.offline import offline
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain, sequence
 from helpers.scripted import (
     Scripted,
     absent,
@@ -223,14 +223,6 @@ class Answered(TypedDict, total=False):
     judgement: Any
 
 
-def graph_of(node: Any, state: Any = Answered, **options: Any) -> Any:
-    graph = StateGraph(state)
-    graph.add_node("judge", node)
-    graph.add_edge(START, "judge")
-    graph.add_edge("judge", END)
-    return graph.compile(**options)
-
-
 async def test_a_route_is_a_conditional_edge():
     def guarded(answer: str) -> Any:
         graph = StateGraph(Answered)
@@ -248,7 +240,7 @@ async def test_a_route_is_a_conditional_edge():
 
 def test_a_checkpoint_gives_the_score_back(caplog):
     scores = JsonPlusSerializer(allowed_msgpack_modules=[Score])  # LangGraph warns of every type it is not told of
-    graph = graph_of(metric.as_node(), checkpointer=InMemorySaver(serde=scores))
+    graph = sequence(Answered, {"judge": metric.as_node()}, InMemorySaver(serde=scores))
     config = {"configurable": {"thread_id": "1"}}
     written = graph.invoke(SAMPLE, config)["faithfulness"]
     assert graph.get_state(config).values["faithfulness"] == written

@@ -85,21 +85,18 @@ def examples(*questions: str) -> list[Example]:
     ]
 
 
+async def rows_of(entry_point: str, target: Any, **options: Any) -> list[Any]:
+    """The rows of an experiment that is not uploaded."""
+    if entry_point == "evaluate":
+        return list(evaluate(target, upload_results=False, **options))
+    return [row async for row in await aevaluate(target, upload_results=False, **options)]
+
+
 async def experiment(
     entry_point: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example], **more: Any
 ) -> list[list[Any]]:
     """The feedback on each example, in the order of the examples."""
-    options: dict[str, Any] = {
-        "data": data,
-        "evaluators": [evaluator],
-        "upload_results": False,
-        "client": client,
-        **more,
-    }
-    if entry_point == "evaluate":
-        rows = list(evaluate(target, **options))
-    else:
-        rows = [row async for row in await aevaluate(target, **options)]
+    rows = await rows_of(entry_point, target, data=data, evaluators=[evaluator], client=client, **more)
     by_id = {row["example"].id: row["evaluation_results"]["results"] for row in rows}
     return [by_id[example.id] for example in data]
 
@@ -277,19 +274,16 @@ async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_
 
     judge = OfflineJudge()
     evaluators = [faithfulness(judge), suite(faithfulness(judge, name="other"), answer_relevance(judge, HASHED))]
-    options: dict[str, Any] = {
-        "data": examples(QUESTION, "When?"),
-        "evaluators": evaluators,
-        "summary_evaluators": [summary_evaluator(suite(*evaluators))],
-        "upload_results": False,
-        "client": Client(auto_batch_tracing=True),
-    }
-    if entry_point == "evaluate":
-        rows = list(evaluate(target, **options))
-    else:
-        rows = [row async for row in await aevaluate(atarget, **options)]
-    options["client"].flush()
-    options["client"].cleanup()
+    rows = await rows_of(
+        entry_point,
+        target if entry_point == "evaluate" else atarget,
+        data=examples(QUESTION, "When?"),
+        evaluators=evaluators,
+        summary_evaluators=[summary_evaluator(suite(*evaluators))],
+        client=(client := Client(auto_batch_tracing=True)),
+    )
+    client.flush()
+    client.cleanup()
     assert [len(row["evaluation_results"]["results"]) for row in rows] == [3, 3]
     assert set(watched.posted) <= {"AsyncTarget"}  # LangSmith before 0.15 posts an async target
 

@@ -14,9 +14,8 @@ from helpers.own import tone as tone_module
 from helpers.own.politeness import politeness
 from helpers.own.short_enough import short_enough
 from helpers.own.tone import tone
-from helpers.samples import SAMPLE
+from helpers.samples import SAMPLE, sequence
 from langchain_core.runnables import RunnableLambda
-from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
 from langchain_rageval import Budget, ConfigError, OfflineJudge, RagEvalCallback, Report, Value, evaluate, plan
@@ -122,11 +121,10 @@ def test_the_callback_and_a_graph_score_with_it(name):
     callback.close()
     assert [row.scores[name].value for row in rows] == [1.0]
 
-    graph = StateGraph(TypedDict("State", {"question": str, "answer": str, name: object}))
-    graph.add_node("judge", OWN[name]().as_node())
-    graph.add_edge(START, "judge")
-    graph.add_edge("judge", END)
-    assert graph.compile().invoke(ASKED)[name].value == 1.0
+    graph = sequence(
+        TypedDict("State", {"question": str, "answer": str, name: object}), {"judge": OWN[name]().as_node()}
+    )
+    assert graph.invoke(ASKED)[name].value == 1.0
 
 
 @every_one

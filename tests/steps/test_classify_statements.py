@@ -39,21 +39,15 @@ ALL_RIGHT = classification({1: [1], 2: [2]})
 # What is sent, and what is found
 
 
-def test_both_lists_go_out_numbered_from_one():
-    judge = scripted(ALL_RIGHT)
-    found(judge, "ab", "cd")
-    assert judge.inputs == [
-        {
-            "question": "What?",
-            "answer_statements": [{"answer": 1, "text": "a"}, {"answer": 2, "text": "b"}],
-            "reference_statements": [{"reference": 1, "text": "c"}, {"reference": 2, "text": "d"}],
-        }
+def test_both_lists_go_out_numbered_from_one_and_each_statement_has_one_finding():
+    judge = scripted(classification({2: [1]}, fp=[1], fn=[2]))
+    findings = found(judge, "ab", "cd")
+    answers, references = [
+        [{name: number, "text": text} for number, text in enumerate(texts, 1)]
+        for name, texts in (("answer", "ab"), ("reference", "cd"))
     ]
+    assert judge.inputs == [{"question": "What?", "answer_statements": answers, "reference_statements": references}]
     assert "## Contexts" not in human_of(judge.asked[0])
-
-
-def test_each_statement_of_both_sides_has_one_finding():
-    findings = found(scripted(classification({2: [1]}, fp=[1], fn=[2])), "ab", "cd")
     assert [(f.kind, f.number, f.text, f.verdict, f.reason) for f in findings] == [
         ("statement", 1, "a", "FP", "fp1"),
         ("statement", 2, "b", "TP", "tp2"),

@@ -192,14 +192,15 @@ def by_text(messages):
     )
 
 
-def test_many_statements_go_out_in_slices_each_numbered_from_one():
+@each("texts", ["abcde", "ababe"])  # equal slices, too, keep their numbers
+def test_many_statements_go_out_in_slices_each_numbered_from_one(texts):
     judge = answering(by_text)
-    findings = found(Judge(judge, max_statements=2), *"abcde")
-    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]]
-    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
-        (number, text, text) for number, text in enumerate("abcde", 1)
+    findings = found(Judge(judge, max_statements=2), *texts)
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]][
+        -len({texts[:2], texts[2:4], texts[4:]}) :
     ]
-    assert [finding.verdict for finding in findings] == ["supported", "absent", "absent", "absent", "supported"]
+    expected = [(n, text, text, "supported" if text in "ae" else "absent") for n, text in enumerate(texts, 1)]
+    assert [(f.number, f.text, f.reason, f.verdict) for f in findings] == expected
 
 
 def test_a_failure_of_a_later_slice_names_the_statements_by_their_numbers_in_the_answer():
@@ -264,11 +265,3 @@ def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement():
     chunks, findings = zip(of(1, "absent", "0.5"), of(2, "absent", "1"), strict=True)
     verdict, agreement = _merge_chunks(chunks, findings)
     assert (verdict.verdict, verdict.cites, agreement.reason) == ("absent", [], "[1] 2 of 3")
-
-
-def test_equal_slices_under_different_numbers_keep_their_numbers():
-    judge = answering(by_text)
-    findings = found(Judge(judge, max_statements=2), *"abab")
-    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
-        (1, "a", "a"), (2, "b", "b"), (3, "a", "a"), (4, "b", "b"),
-    ]  # fmt: skip
