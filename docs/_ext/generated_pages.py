@@ -128,7 +128,7 @@ def _slug(title: str) -> str:
 def command_line() -> str:
     """Return the page of the command line: what `--help-all` prints for the program and for each command."""
     os.environ["COLUMNS"] = "100"
-    parser = main._parser(whole=True)
+    parser = main.build_parser(whole=True)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     lines = ["# Command line", "", COMMAND_LINE, "```text", parser.format_help().rstrip(), "```", ""]
     for name, command in commands.choices.items():

@@ -11,9 +11,9 @@ from typing import Any
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
-from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import EndedRun, checked_gates, finish, parse_gates
 from langchain_rageval.cli.inputs import load_inputs, no_server
+from langchain_rageval.cli.main import build_parser
 from langchain_rageval.cli.recorded import record_command, recorded_command, repeated_options
 from langchain_rageval.cli.report_view import check_not_all_failed
 from langchain_rageval.cli.terminal import PIPE, json_stdout, write_json, write_message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import isfinite
@@ -18,7 +18,6 @@ from langchain_rageval.cli.selection import (
     GRADERS,
     build_named_metrics,
     check_gradable,
-    names_of_presets,
     parse_metric_names,
     select_scorable,
 )
@@ -51,8 +50,7 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
     """Return the metrics that the options select."""
     names = parse_metric_names(options.metrics)
     gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
-    optional = names_of_presets(options.metrics) - gated
-    return build_metrics(options, names, optional)
+    return build_metrics(options, names, {name for name, is_optional in names.items() if is_optional} - gated)
 
 
 def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
@@ -117,7 +115,7 @@ def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
-def build_metrics(options: argparse.Namespace, names: Sequence[str], optional: Collection[str]) -> list[Metric]:
+def build_metrics(options: argparse.Namespace, names: Iterable[str], optional: Collection[str]) -> list[Metric]:
     """Build metrics by name, with the judge, the embeddings and the grader that the options describe.
 
     An optional metric whose package or embeddings are missing is left out with a warning.

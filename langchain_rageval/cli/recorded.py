@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
-from langchain_rageval.cli.commands import build_parser, named_options
+from langchain_rageval.cli.main import build_parser, named_options
 from langchain_rageval.cli.selection import search_in_folder
 from langchain_rageval.cli.terminal import PIPE
 from langchain_rageval.errors import ConfigError

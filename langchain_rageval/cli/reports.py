@@ -141,7 +141,7 @@ def trend_object(trend: Trend) -> dict[str, Any]:
 
     def means(summary: Summary) -> dict[str, Any]:
         keys = ("mean", "low", "high", "scored", "unscored", "failed", "units")
-        return {name: {key: getattr(metric, key) for key in keys} for name, metric in summary.items()}
+        return {name: pick(metric, *keys) for name, metric in summary.items()}
 
     return {
         "periods": {name: means(summary) for name, summary in trend.items()},

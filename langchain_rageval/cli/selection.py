@@ -9,7 +9,7 @@ import argparse
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -81,7 +81,7 @@ def _headline(module: str) -> str:
     return first.split(": ", 1)[-1]
 
 
-def parse_metric_names(text: str) -> list[str]:
+def parse_metric_names(text: str) -> dict[str, bool]:
     """Parse a comma-separated list of metric names.
 
     Args:
@@ -91,7 +91,7 @@ def parse_metric_names(text: str) -> list[str]:
             "package.module:name".
 
     Returns:
-        The names in order, each once.
+        A mapping from each name, in order, to True if only a preset selects the metric.
 
     Raises:
         ConfigError: if a name is unknown, or the list is empty.
@@ -112,18 +112,12 @@ def parse_metric_names(text: str) -> list[str]:
     if not names:
         presets = ", ".join([*PRESETS, ALL])
         raise ConfigError(f"--metrics takes comma-separated names, or {presets}; use one of {', '.join(known)}")
-    return list(dict.fromkeys(part for name in names for part in groups.get(name, [name])))
-
-
-def names_of_presets(text: str) -> set[str]:
-    """Return the metrics that a list of names selects only through presets."""
-    words = {ALIASES.get(word, word) for word in map(str.strip, text.split(","))}
-    presets = words & {ALL, *PRESETS}
-    return {*parse_metric_names(",".join(presets))} - words if presets else set()
+    by_preset = {part for name in names if name in (ALL, *PRESETS) for part in groups[name]}
+    return {part: part in by_preset and part not in names for name in names for part in groups.get(name, [name])}
 
 
 def build_named_metrics(
-    names: Sequence[str], arguments: Mapping[str, Callable[[], Any]], optional: Collection[str]
+    names: Iterable[str], arguments: Mapping[str, Callable[[], Any]], optional: Collection[str]
 ) -> list[Metric]:
     """Build metrics by name.
 
@@ -150,7 +144,7 @@ def build_named_metrics(
     return metrics
 
 
-def score_names(names: Sequence[str]) -> list[str]:
+def score_names(names: Collection[str]) -> list[str]:
     """Return the names of the scores that the named metrics produce."""
     packaged = {name for name in names if name in BUILDERS or name in ASPECTS or _is_ranking(name)}
     models = {"judge": OfflineJudge, "embeddings": HashingEmbeddings}

@@ -276,9 +276,9 @@ def show_or_write(
     write_json(content()) if options.json else show()
 
 
-def pick(options: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Return the options with the given names, as keyword arguments for a function whose arguments have these names."""
-    return {name: getattr(options, name) for name in names}
+def pick(record: Any, *names: str) -> dict[str, Any]:
+    """Return the attributes with the given names: options as arguments of a function, or fields for a JSON object."""
+    return {name: getattr(record, name) for name in names}
 
 
 def fields_of(record: Any, *without: str) -> dict[str, Any]:

@@ -134,12 +134,10 @@ def testset_object(testset: Testset) -> dict[str, Any]:
         "questions": len(testset),
         "complete": testset.complete,
         "evolutions": testset.counts,
-        "attempts": testset.yields["attempts"],
-        "rejected": dict(testset.yields["rejected"]),
+        **testset.yields,
         "usage": testset.usage.model_dump(exclude={"seconds"}),
         "steps": {name: usage.model_dump(exclude={"seconds"}) for name, usage in testset.usage_by_step.items()},
-        "calls_per_row": testset.calls_per_row,
-        "notes": testset.notes,
+        **pick(testset, "calls_per_row", "notes"),
     }
 
 
@@ -149,15 +147,11 @@ def plan_object(plan: Plan) -> dict[str, Any]:
     Its keys are `samples`, `rehearsed`, `metrics`, `audit`, `total`, `asked`, `waves`, `no_worse` and `notes`.
     """
     return {
-        "samples": plan.samples,
-        "rehearsed": plan.rehearsed,
+        **pick(plan, "samples", "rehearsed"),
         "metrics": {name: fields_of(metric, "metric") for name, metric in plan.items()},
         "audit": {name: fields_of(metric, "metric") for name, metric in plan.audit.items()},
         "total": fields_of(plan.total, "metric"),
-        "asked": plan.asked,
-        "waves": plan.waves,
-        "no_worse": plan.no_worse,
-        "notes": plan.notes,
+        **pick(plan, "asked", "waves", "no_worse", "notes"),
     }
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 from helpers.offline import offline
 
-from langchain_rageval.cli.commands import load_commands
-from langchain_rageval.cli.main import run
+from langchain_rageval.cli.main import load_commands, run
 
 
 @pytest.fixture(autouse=True)

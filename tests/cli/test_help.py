@@ -6,15 +6,14 @@ import shlex
 
 from helpers.each import each
 
-from langchain_rageval.cli import main
-from langchain_rageval.cli.commands import load_commands
+from langchain_rageval.cli.main import build_parser, load_commands
 
 EXAMPLES = {name: command["examples"] for name, command in load_commands().items()}
 HELPS = ("--help", "--help-all")
 
 
 def commands():
-    (found,) = (part for part in main._parser()._actions if isinstance(part, argparse._SubParsersAction))
+    (found,) = (part for part in build_parser()._actions if isinstance(part, argparse._SubParsersAction))
     return found.choices
 
 
@@ -32,7 +31,7 @@ def test_its_examples_are_shown_whole_and_parse(rageval, command):
         name, *words = shlex.split(line)
         assert name == "rageval"
         assert words[0] == command
-        assert callable(main._parser().parse_args(words).run)
+        assert callable(build_parser().parse_args(words).run)
 
 
 def test_the_first_screen_has_the_daily_commands_and_names_the_others(rageval):

@@ -14,8 +14,7 @@ from helpers.samples import CONTEXTS, REFUSAL, SAMPLE
 from helpers.servers.batches import BatchRunner
 
 from langchain_rageval import Report, Testset
-from langchain_rageval.cli.commands import load_commands
-from langchain_rageval.cli.main import run
+from langchain_rageval.cli.main import load_commands, run
 
 KEYS = {name: command["keys"] for name, command in load_commands().items() if "keys" in command}
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]

@@ -5,8 +5,8 @@ from helpers.each import each
 from helpers.texts import expected, unpacked
 
 from langchain_rageval import Report
-from langchain_rageval.cli.selection import names_of_presets, parse_metric_names
-from langchain_rageval.metrics import ALIASES, BUILDERS
+from langchain_rageval.cli.selection import parse_metric_names
+from langchain_rageval.metrics import ALIASES, BUILDERS, PRESETS
 
 SAMPLE = {
     "question": "Когда основан Мюнхен?",
@@ -90,6 +90,7 @@ def test_a_run_is_planned_and_resumed(rageval, sample, tmp_path):
 
 
 def test_names_of_other_libraries_lead_to_ours():
-    assert parse_metric_names("groundedness, answer_relevancy,faithfulness") == ["faithfulness", "answer_relevance"]
-    assert names_of_presets("core,groundedness") == names_of_presets("core") - {"faithfulness"}
+    named = parse_metric_names("groundedness, answer_relevancy,faithfulness")
+    assert list(named.items()) == [("faithfulness", False), ("answer_relevance", False)]
+    assert parse_metric_names("core,groundedness") == dict.fromkeys(PRESETS["core"], True) | {"faithfulness": False}
     assert set(ALIASES.values()) <= set(BUILDERS)

@@ -10,8 +10,8 @@ from helpers.screens import shown
 from rich.cells import cell_len
 
 from langchain_rageval import Report, Row
-from langchain_rageval.cli import main
 from langchain_rageval.cli.demo import NEXT_COMMANDS, SHOWN
+from langchain_rageval.cli.main import build_parser
 from langchain_rageval.cli.report_view import warn_about_failures
 from langchain_rageval.data.schema import Failure
 
@@ -39,7 +39,7 @@ def test_the_demo_ends_with_the_two_commands_to_try_next(demo):
     ends = [line for line in demo if line][-2:]
     assert ends == [f"{title} {command}" for title, command in NEXT_COMMANDS.items()]
     for command in NEXT_COMMANDS.values():
-        assert callable(main._parser().parse_args(command.split()[1:]).run)
+        assert callable(build_parser().parse_args(command.split()[1:]).run)
 
 
 def test_the_samples_that_the_demo_shows_are_bundled():

@@ -10,8 +10,7 @@ import pytest
 from helpers.each import each
 from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, prose
 
-from langchain_rageval.cli import main
-from langchain_rageval.cli.commands import load_commands
+from langchain_rageval.cli.main import build_parser, load_commands, run
 
 BLOCKS = {  # pages whose code test_examples.py and tests/integrations and tests/engines run, with the number of blocks
     "how-to": {"evaluate": 2, "cost-and-budget": 1, "test-set": 5, "rubric": 1, "qualify-a-judge": 2, "gigachat": 1}
@@ -61,7 +60,7 @@ RAGEVAL = [(name, words[1:]) for name, words in COMMANDS if Path(words[0]).name 
 
 @each(("name", "words"), RAGEVAL, ids=[f"{name}: {' '.join(words)}" for name, words in RAGEVAL])
 def test_every_rageval_command_parses(name, words):
-    assert callable(main._parser().parse_args(words).run)
+    assert callable(build_parser().parse_args(words).run)
 
 
 def test_every_command_of_the_program_is_shown():
@@ -74,7 +73,7 @@ OTHER_OPTIONS = {"--dist", "--upgrade"}
 def test_every_option_in_the_text_exists(capsys):
     for command in load_commands():
         with pytest.raises(SystemExit):
-            main.run([command, "--help-all"])
+            run([command, "--help-all"])
     helps = capsys.readouterr().out
     named = set(re.findall(r"`?(--[a-z][a-z-]*)", prose(TEXT))) - OTHER_OPTIONS
     assert [option for option in sorted(named) if option not in helps] == []

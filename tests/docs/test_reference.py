@@ -7,7 +7,7 @@ import pytest
 from helpers.manual import DOCS, page
 
 import langchain_rageval
-from langchain_rageval.cli.commands import load_commands
+from langchain_rageval.cli.main import load_commands
 
 
 @pytest.fixture(scope="module")
