@@ -16,6 +16,7 @@ from langchain_rageval.report.pairing import Pair
 from langchain_rageval.report.tables import interval_text
 from langchain_rageval.statistics import prediction_powered_mean
 
+_TOLERANCE = 1e-9  # for rounding errors
 LEAST_LABELS = 20
 """Least number of labels, or labelled pairs, that an estimate is made of."""
 
@@ -83,12 +84,8 @@ def corrected(
     Raises:
         ConfigError: if a label is outside the scale.
     """
-    outside = next((label for label, _ in samples if label is not None and not scale[0] <= label <= scale[1]), None)
-    if outside is not None:
-        raise ConfigError(
-            f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and "
-            "the highest possible label"
-        )
+    given = [label for label, _ in samples if label is not None]
+    check_range(given, scale, "labels", "pass the lowest and the highest possible label")
     units = range(len(samples)) if groups is None else groups
     scores = [score for _, score in samples if score is not None]
     constant = fmean(scores) if scores else 0.0
@@ -105,6 +102,14 @@ def corrected(
         clusters=None if groups is None else ([unit for *_, unit in known], [unit for _, unit in others]),
     )
     return Corrected(found.mean, found.low, found.high, len(known))
+
+
+def check_range(values: Sequence[float], scale: tuple[float, float], what: str, remedy: str) -> None:
+    """Raise `ConfigError` if a value lies outside a scale; the message names the kind of value and the remedy."""
+    least, greatest = scale
+    outside = next((value for value in values if not least - _TOLERANCE <= value <= greatest + _TOLERANCE), None)
+    if outside is not None:
+        raise ConfigError(f"{what} must be from {least:g} to {greatest:g}, got {outside:g}: {remedy}")
 
 
 def answer_labels(rows: Iterable[Row], labels: Labels) -> list[float | None]:

@@ -14,6 +14,7 @@ from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.metrics.structure import names_of
+from langchain_rageval.report.people import check_range
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.tables import Shown, interval_text, number_text
 from langchain_rageval.run.run import fill_defaults
@@ -198,20 +199,13 @@ def _to_scale(scores: list[float], labels: list[float], scale: tuple[float, floa
         ConfigError: if a score is neither from 0 to 1 nor, with `raw_grades`, on the scale, or a label is outside it.
     """
     least, greatest = scale
-    _check_range(labels, scale, "labels", "pass the lowest and the highest grade of the labels as scale")
+    check_range(labels, scale, "labels", "pass the lowest and the highest grade of the labels as scale")
     if raw_grades:
-        _check_range(scores, scale, "raw grades", "pass the lowest and the highest grade as scale")
+        check_range(scores, scale, "raw grades", "pass the lowest and the highest grade as scale")
         return scores
     remedy = f"pass raw_grades=True if the scores are grades from {least:g} to {greatest:g}"
-    _check_range(scores, (0.0, 1.0), "scores that scale maps to grades", remedy)
+    check_range(scores, (0.0, 1.0), "scores that scale maps to grades", remedy)
     return [least + score * (greatest - least) for score in scores]
-
-
-def _check_range(values: list[float], scale: tuple[float, float], what: str, remedy: str) -> None:
-    least, greatest = scale
-    outside = next((value for value in values if not least - _TOLERANCE <= value <= greatest + _TOLERANCE), None)
-    if outside is not None:
-        raise ConfigError(f"{what} must be from {least:g} to {greatest:g}, got {outside:g}: {remedy}")
 
 
 def _align(scores: Ratings, labels: Ratings) -> tuple[list[float | None], list[float | None], list[str]]:

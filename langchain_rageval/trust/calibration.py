@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.people import LEAST_LABELS
+from langchain_rageval.report.people import LEAST_LABELS, check_range
 from langchain_rageval.report.tables import Shown, interval_text
 from langchain_rageval.statistics import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.trust.agreement import Rating, rating_value
@@ -139,14 +139,9 @@ def calibrate(
         )
     if len(scores) < 2:
         raise ConfigError(f"calibrate takes at least 2 scores of unlabelled samples, got {len(scores)}")
-    outside = next((human for human, *_ in pairs if not scale[0] <= human <= scale[1]), None)
-    if outside is not None:
-        raise ConfigError(
-            f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and the "
-            "highest possible label, such as scale=(1, 5)"
-        )
-    groups = None if clusters is None else ([unit for *_, unit in pairs], [unit for _, unit in scored])
     human, judge = [label for label, *_ in pairs], [score for _, score, _ in pairs]
+    check_range(human, scale, "labels", "pass the lowest and the highest possible label, such as scale=(1, 5)")
+    groups = None if clusters is None else ([unit for *_, unit in pairs], [unit for _, unit in scored])
     powered = prediction_powered_mean(human, judge, scores, level, scale, groups)
     lowest, unit = scale[0], scale[1] - scale[0]
     alone = bounded_mean_interval([(label - lowest) / unit for label in human], level, groups and groups[0])

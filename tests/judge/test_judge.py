@@ -99,6 +99,8 @@ def test_the_layout_under_its_old_name_is_the_same_configuration(caplog):
         ("auto", "Как застраховать баню?", "ru"),
         ("auto", "How do I insure a sauna?", "en"),
         ("auto", "今天天气怎么样？", "zh"),
+        ("auto", "보험은 무엇을 보장하나요?", "ko"),
+        ("auto", "Che cosa copre la polizza?", "it"),
         ("auto", "Бүгін ауа райы қандай?", "en"),
         ("ru", "How do I insure a sauna?", "ru"),
     ],

@@ -10,13 +10,12 @@ from string import Formatter
 import pytest
 import yaml
 from helpers.each import each
-from helpers.scripted import scripted
 from helpers.texts import JUDGING, LANGUAGES, OWN, strings
 from helpers.waiting import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
+from langchain_rageval import ConfigError, Prompt, PromptSet
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.metrics.answer_verdicts import ASPECTS
 from langchain_rageval.prompts import promptset
@@ -128,21 +127,6 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     assert changed == {"en", "it", "ko", "zh"}
     assert before[1] != after[1]
     assert before[2] == after[2]
-
-
-@each(
-    ("question", "language"),
-    [
-        ("What does the policy cover?", "en"),
-        ("Что покрывает полис?", "ru"),
-        ("保险保什么？", "zh"),
-        ("보험은 무엇을 보장하나요?", "ko"),
-        ("Che cosa copre la polizza?", "it"),
-        ("Сақтандыру полисі нені өтейді?", "en"),
-    ],
-)
-def test_a_question_leads_to_the_prompts_of_its_language(question, language):
-    assert Judge(scripted()).prompt_set(question).common.language == language
 
 
 @each("language", LANGUAGES)

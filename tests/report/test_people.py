@@ -125,7 +125,7 @@ def test_fewer_than_twenty_labelled_pairs_say_nothing():
             {"labels": {}, "metric": "recall"},
             "the labels are for 'recall', but the reports have in common only faithfulness",
         ),
-        ({"labels": ({"q-1": 4.0}, {"q-1": 0.0})}, "labels lie on the scale from -1 to 1, got 4"),
+        ({"labels": ({"q-1": 4.0}, {"q-1": 0.0})}, "labels must be from -1 to 1, got 4"),
         ({"labels": {}, "paired": False}, "labels= needs paired samples"),
         ({"require": "confirmed"}, 'require="confirmed" needs labels='),
     ],

@@ -6,7 +6,8 @@ import pytest
 from helpers.each import each
 from helpers.manual import load_benchmark
 
-benchmark = load_benchmark("interval_coverage")
+benchmark, coverage = load_benchmark("interval_coverage"), load_benchmark("audit_coverage")
+cost, stopping = load_benchmark("decision_cost"), load_benchmark("stopping")
 KINDS = {kind.name: kind for kind in benchmark.KINDS}
 RARE = [name for name in KINDS if name.startswith(benchmark.RARE)]
 MOSTLY_TIED = {"binary, 15% better, 5% worse": 10, "mostly ties, more gains": 30}
@@ -55,23 +56,13 @@ def test_the_tables_of_the_documentation_are_those_of_the_benchmark():
 # The simulations behind tests/benchmarks/results: cells of audits and costs of a decision are as stored.
 
 
-@pytest.fixture(scope="module")
-def coverage():
-    return load_benchmark("audit_coverage")
-
-
-@pytest.fixture(scope="module")
-def cost():
-    return load_benchmark("decision_cost")
-
-
 def lines_of(module):
     _, _, rest = module.DOCUMENT.read_text(encoding="utf-8").partition(module.BEGIN)
     lines, _, _ = rest.partition(module.END)
     return [line for line in lines.splitlines() if line.startswith("| ")][1:]
 
 
-def test_a_good_cheap_judge_narrows_the_interval_and_a_useless_one_does_not_widen_it(coverage):
+def test_a_good_cheap_judge_narrows_the_interval_and_a_useless_one_does_not_widen_it():
     good, useless = (coverage.measure(1_000, 100, 3, cheap, 100) for cheap in ("right for 9 of 10", "always 1"))
     assert good.width < 0.85 * good.alone
     assert useless.width == pytest.approx(useless.alone)
@@ -80,13 +71,13 @@ def test_a_good_cheap_judge_narrows_the_interval_and_a_useless_one_does_not_wide
 @pytest.mark.gate
 @pytest.mark.parametrize("cheap", ["lenient, +0.7 of what is missing", "strict, -0.2 for 6 of 10", "the opposite"])
 @pytest.mark.parametrize("strong", [1, 4, 5])
-def test_the_interval_holds_with_a_biased_judge_and_means_near_one(coverage, strong, cheap):
+def test_the_interval_holds_with_a_biased_judge_and_means_near_one(strong, cheap):
     cell = coverage.measure(1_000, 100, strong, cheap, 400)
     noise = 2 * (0.05 * 0.95 / 400) ** 0.5
     assert min(cell.coverage, cell.finite) >= 0.95 - 0.015 - noise
 
 
-def test_the_document_holds_a_table_with_the_coverage_that_was_promised(coverage):
+def test_the_document_holds_a_table_with_the_coverage_that_was_promised():
     lines = lines_of(coverage)
     assert len(lines) == len(coverage.STRONG) * len(coverage.CHEAP)
     shares = [float(share) for line in lines for share in re.findall(r"([01]\.\d{3})[,;]", line)]
@@ -94,14 +85,14 @@ def test_the_document_holds_a_table_with_the_coverage_that_was_promised(coverage
     assert min(shares) >= 0.92
 
 
-def test_a_decision_costs_less_with_each_way_of_saving(cost):
+def test_a_decision_costs_less_with_each_way_of_saving():
     alone, audited = cost.simulate(3, None, in_rounds=False), cost.simulate(3, 0.3, in_rounds=True)
     assert alone.own < cost.SAMPLES / 3
     assert (alone.strong, alone.wrong, audited.wrong) == (0, 0, 0)
     assert audited.strong < audited.own <= cost.SAMPLES
 
 
-def test_the_document_shows_a_decision_for_less_than_a_tenth_of_the_price(cost):
+def test_the_document_shows_a_decision_for_less_than_a_tenth_of_the_price():
     lines = lines_of(cost)
     costs = [float(re.search(r"([\d.]+)%", line)[1]) for line in lines]
     assert costs[0] == 100
@@ -114,22 +105,15 @@ def test_the_document_shows_a_decision_for_less_than_a_tenth_of_the_price(cost):
 # The simulation behind tests/benchmarks/results/stopping.md: its cells have what the document says.
 
 
-@pytest.fixture(scope="module")
-def stopping():
-    return load_benchmark("stopping")
-
-
-def test_a_cell_counts_wrong_gates_and_samples(stopping):
+def test_a_cell_counts_wrong_gates_and_samples():
     near, far = (stopping.measure(200, distance, 1, 10) for distance in (0.05, 0.15))
     assert far.mean < near.mean <= 200
     assert far.mean <= far.high
     assert far.wrong == 0
 
 
-def test_the_document_holds_a_table_without_more_errors_than_promised(stopping):
-    _, _, rest = stopping.DOCUMENT.read_text(encoding="utf-8").partition(stopping.BEGIN)
-    lines, _, _ = rest.partition(stopping.END)
-    shares = [float(share) for share in re.findall(r"([\d.]+)%", lines)]
+def test_the_document_holds_a_table_without_more_errors_than_promised():
+    shares = [float(share) for line in lines_of(stopping) for share in re.findall(r"([\d.]+)%", line)]
     rows = len(stopping.DISTANCES) + 2 * len(stopping.DISTANCES_OF_OTHERS)
     assert len(shares) == 2 * rows * len(stopping.SIZES)
     noise = 2 * (0.05 * 0.95 / stopping.RUNS) ** 0.5

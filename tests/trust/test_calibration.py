@@ -77,7 +77,7 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
             [(1, 1)] * 99 + [(4, 1)],
             [1, 0],
             {},
-            r"^labels lie on the scale from 0 to 1, got 4: pass the lowest and the highest possible label, such as "
+            r"^labels must be from 0 to 1, got 4: pass the lowest and the highest possible label, such as "
             r"scale=\(1, 5\)$",
         ),
         (
