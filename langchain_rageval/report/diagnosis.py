@@ -16,7 +16,7 @@ if it is one of the sample's `reference_contexts` or `reference_context_ids`, or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -97,10 +97,6 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
     def __getitem__(self, place: Any) -> Any:
         """Return one diagnosed row, or a list of rows for a slice."""
         return self._rows[place]
-
-    def __iter__(self) -> Iterator[DiagnosedRow]:
-        """Iterate over the diagnosed rows."""
-        return iter(self._rows)
 
     def __len__(self) -> int:
         """Return the number of diagnosed rows."""

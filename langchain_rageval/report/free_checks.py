@@ -87,10 +87,8 @@ class FreeChecks:
                 self._counts[code] += 1
                 break
         if words >= _LEAST_WORDS and not any(s.unscored in (NO_FACTS, NEITHER_FACTS) for s in row.scores.values()):
-            text, asked = (
-                hash(" ".join(answer.split())),
-                (hash(row.sample.question), hash(tuple(row.sample.references))),
-            )
+            text = hash(" ".join(answer.split()))
+            asked = hash(row.sample.question), hash(tuple(row.sample.references))
             if (first := self._texts.setdefault(text, asked)) != asked:
                 self._repeated.setdefault(text, {first}).add(asked)
         self._add_contexts(row.sample)

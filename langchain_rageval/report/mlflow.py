@@ -13,7 +13,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import mlflow_key
 from langchain_rageval.report.files import ReportData, head_of, instruments_of, to_data_frame, write_report
-from langchain_rageval.report.page import write_page
+from langchain_rageval.report.page import Page, language_of, render_page
 from langchain_rageval.report.summary import summarise
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def write_run(
     with TemporaryDirectory() as folder:
         write_report(Path(folder) / "report.jsonl", data.rows, head_of(data))
         if page:
-            write_page(data, Path(folder) / "report.html", baseline=None, comparison=None, language="auto")
+            render_page(Path(folder) / "report.html", Page(data, language_of("auto", data.rows)))
         client = mlflow.MlflowClient(tracking_uri)
         with _run(mlflow, client, run_name, experiment, tracking_uri) as run:
             run_id = str(run.info.run_id)

@@ -63,19 +63,6 @@ _LONGEST_TITLE = 200
 _NOT_WRONG = ("nothing wrong", "cannot tell")
 
 
-def write_page(
-    data: ReportData,
-    path: str | Path,
-    *,
-    baseline: ReportData | None,
-    comparison: Comparison | None,
-    language: PageLanguage,
-    gates: Sequence[Gate] = (),
-) -> None:
-    """Write the HTML page of a report; see `Report.to_html`."""
-    render_page(path, "report.html", Page(data, baseline, comparison, gates, language_of(language, data.rows)))
-
-
 def language_of(language: PageLanguage, rows: Iterable[Row]) -> str:
     """Return the language of a page about rows: "en" or "ru"; for "auto", the language of most questions.
 
@@ -85,8 +72,8 @@ def language_of(language: PageLanguage, rows: Iterable[Row]) -> str:
     return page_language(language, (row.sample.question for row in rows))
 
 
-def render_page(path: str | Path, template: str, page: Page) -> None:
-    """Render a page from a template and write it as one file.
+def render_page(path: str | Path, page: Page) -> None:
+    """Render a page from its template and write it as one file.
 
     Raises:
         ConfigError: if jinja2 is not installed.
@@ -119,7 +106,7 @@ def render_page(path: str | Path, template: str, page: Page) -> None:
         "remedies": REMEDIES,
     }
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
-        file.writelines(environment.get_template(template).stream(values))
+        file.writelines(environment.get_template(page.template).stream(values))
 
 
 def read_template(name: str) -> str:
@@ -133,21 +120,22 @@ class Page:
 
     Attributes:
         report: the run.
+        language: language of the page's own texts, "en" or "ru".
         baseline: the baseline of the comparison, or None.
         comparison: the comparison of `report` with `baseline`, or None.
         gates: gates of the run.
-        language: language of the page's own texts, "en" or "ru".
         period_names: names of the periods, such as days, to which the samples belong; () for a run without periods.
         period_places: for each sample, the place of its period in `period_names`; () for a run without periods.
     """
 
     report: ReportData
-    baseline: ReportData | None
-    comparison: Comparison | None
-    gates: Sequence[Gate]
     language: str
+    baseline: ReportData | None = None
+    comparison: Comparison | None = None
+    gates: Sequence[Gate] = ()
     period_names: Sequence[str] = ()
     period_places: Sequence[int] = ()
+    template: ClassVar[str] = "report.html"
     text_files: ClassVar[Sequence[str]] = ("words.yaml",)
 
     @cached_property

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.page import cut, pack
@@ -277,13 +278,8 @@ def _letters(node: Node) -> int:
 
 def _joined(nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes with texts that follow each other as one text."""
-    joined: list[Node] = []
-    for node in nodes:
-        if isinstance(node, str) and joined and isinstance(joined[-1], str):
-            joined[-1] += node
-        else:
-            joined.append(node)
-    return joined
+    groups = groupby(nodes, key=lambda node: isinstance(node, str))
+    return [node for is_text, own in groups for node in (["".join(own)] if is_text else own)]
 
 
 def _marked_sentences(sentences: Sequence[str], statements: Sequence[str]) -> dict[int, list[int]]:

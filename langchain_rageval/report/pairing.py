@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
 from langchain_rageval.data.notes import Note
@@ -81,25 +80,9 @@ def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
     return scores
 
 
-class SharedMetrics(NamedTuple):
-    """Metrics that two runs have in common, and metrics that only one run has.
-
-    Attributes:
-        directions: mapping of each common metric to "higher" or "lower", whichever is better.
-        judges: mapping of each common metric to the names of its judges; "" if unknown.
-        notes: notes on differing configurations, and on metrics of one run only.
-        missing: names of metrics that only the baseline has.
-    """
-
-    directions: Mapping[str, Direction]
-    judges: Mapping[str, str]
-    notes: list[Note]
-    missing: list[str]
-
-
 def metrics_in_common(
     candidate: ReportData, baseline: ReportData, allowed: bool, rows: Sequence[Row] | None = None
-) -> SharedMetrics:
+) -> tuple[dict[str, Direction], dict[str, str], list[Note], list[str]]:
     """Return the common metrics of two runs, after checking that the runs are comparable.
 
     Args:
@@ -107,6 +90,11 @@ def metrics_in_common(
         baseline: the other run.
         allowed: True if scores of different judge configurations may be compared.
         rows: rows of the candidate to compare; None for all.
+
+    Returns:
+        A tuple: mapping of each common metric to "higher" or "lower", whichever is better; mapping of each common
+        metric to the names of its judges, "" if unknown; notes on differing configurations, and on metrics of one run
+        only; names of the metrics that only the baseline has.
 
     Raises:
         ConfigError: if the configurations differ and `allowed` is False, or the runs disagree on the direction of a
@@ -125,7 +113,7 @@ def metrics_in_common(
     named = zip(_SIDES, alone, strict=True)
     notes += [Note(f"only-in-{report}", metrics=names) for report, names in named if names]
     judges = {name: _judges(name, [side[name] for side in sides], provenance) for name in shared}
-    return SharedMetrics(shared, judges, notes, alone[1])
+    return shared, judges, notes, alone[1]
 
 
 _SIDES = ("candidate", "baseline")

@@ -37,7 +37,7 @@ from langchain_rageval.report.files import (
 from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_gates, run_gates, threshold_gates
 from langchain_rageval.report.labelling import LabelSheet, pairs_to_label, rows_to_label
 from langchain_rageval.report.mlflow import write_run
-from langchain_rageval.report.page import write_page
+from langchain_rageval.report.page import Page, language_of, render_page
 from langchain_rageval.report.pairing import pair_rows
 from langchain_rageval.report.people import Corrected, Labels, answer_labels, corrected
 from langchain_rageval.report.plot import plot_report
@@ -555,7 +555,7 @@ class Report(ReportData):
         """
         if baseline is not None and comparison is None:
             comparison = self.compare(baseline, margin, AUTO, allow_different_instruments)
-        write_page(self, path, baseline=baseline, comparison=comparison, language=language, gates=gates)
+        render_page(path, Page(self, language_of(language, self.rows), baseline, comparison, gates))
 
     def to_mlflow(
         self,

@@ -310,7 +310,7 @@ def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) 
     names = list(trend.periods)
     places = [names.index(period) for period, found in worst.items() for _ in found]
     data, chosen = ReportData(rows), language_of(language, rows)
-    render_page(path, "trend.html", TrendPage(data, None, None, (), chosen, names, places, trend=trend))
+    render_page(path, TrendPage(data, chosen, period_names=names, period_places=places, trend=trend))
 
 
 @dataclass(frozen=True)
@@ -325,6 +325,7 @@ class TrendPage(Page):
     """
 
     trend: Trend = field(kw_only=True)
+    template = "trend.html"
     text_files = (*Page.text_files, "trend_words.yaml")
 
     @property
@@ -347,11 +348,6 @@ class TrendPage(Page):
     def columns(self) -> Mapping[str, int]:
         """Mapping of each metric to the position of its column among the columns of metrics, from 0."""
         return {name: place for place, name in enumerate(self.summary)}
-
-    @property
-    def count(self) -> int:
-        """Number of samples of all periods."""
-        return sum(map(len, self.trend.rows.values()))
 
     @property
     def span(self) -> tuple[datetime, datetime]:

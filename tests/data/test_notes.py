@@ -47,7 +47,7 @@ SHIFTS = [
 ]
 AGAINST_ANSWER = Note("against-answer", count=2)
 MODE = Note("request-mode", judge=IDENTITY, mode="prompt")
-RUSSIAN, ENGLISH = (Page(Report([], ["Mind the gap.", MODE]), None, None, (), language) for language in ("ru", "en"))
+RUSSIAN, ENGLISH = (Page(Report([], ["Mind the gap.", MODE]), language) for language in ("ru", "en"))
 NOTES = {
     "shifts": (
         Note("questions-drifted", shifts=[shift.note for shift in SHIFTS]),

@@ -216,9 +216,9 @@ def test_the_first_instrument_of_a_metric_is_described_and_of_others_the_differe
         provenance = provenance.with_instrument("faithfulness", instrument)
         scores = {"faithfulness": score(1.0, instrument=instrument.digests)}
         rows.append(Row(index=place, sample=sample(place), scores=scores))
-    shown = page_module.Page(Report(rows, provenance=provenance), None, None, (), "en")
+    shown = page_module.Page(Report(rows, provenance=provenance), "en")
     assert shown.instruments == {"faithfulness": [str(Instrument.of(*known[0], "why")), "judge: 'a' != 'b'"]}
-    assert page_module.Page(report([1.0]), None, None, (), "en").instruments == {}
+    assert page_module.Page(report([1.0]), "en").instruments == {}
 
 
 def test_an_unknown_date_and_judge_are_said_to_be_unknown(tmp_path):
