@@ -251,31 +251,27 @@ def test_dotted_paths_lead_through_objects_of_any_class():
     assert "references" not in found
 
 
-@pytest.mark.parametrize("path", ["question.title", "result.text.upper", "result.nodes", "result.run", "nodes.0.text"])
-def test_a_path_through_a_text_or_to_a_method_leads_nowhere(path):
-    result = SimpleNamespace(text="a", run=lambda: "a")
-    assert "answer" not in read_fields({"question": "q", "result": result, "nodes": []}, {"answer": path})
+NESTED = {"question": "q", "result": SimpleNamespace(text="a", run=lambda: "a"), "nodes": []}
+NOWHERE = ("question.title", "result.text.upper", "result.nodes", "result.run", "nodes.0.text")
 
 
-def test_two_fields_may_be_mapped_to_one_name():
-    found = read_fields({"question": "q", "docs": ["c"]}, {"contexts": "docs", "reference_contexts": "docs"})
-    assert found["contexts"] == found["reference_contexts"] == ["c"]
-
-
-def test_a_mapped_name_that_is_absent_is_missing_whatever_other_names_hold():
-    assert "answer" not in read_fields({"question": "q", "response": "other"}, {"answer": "run.text"})
+@each(
+    ("obj", "fields", "expected"),
+    [
+        ({"question": "q", "docs": ["c"]}, dict.fromkeys(("contexts", "reference_contexts"), "docs"), ["c"]),
+        ({"question": "q", "response": "other"}, {"answer": "run.text"}, None),
+        (a_run({"q": "a", "k": 4}, {"text": "a", "n": 1}), {"question": "inputs.q", "answer": "outputs.text"}, "a"),
+        *((NESTED, {"answer": path}, None) for path in NOWHERE),  # through a text, to a method or through a list
+    ],
+)
+def test_mapped_names_and_paths_have_the_value_at_their_end_or_none(obj, fields, expected):
+    found = read_fields(obj, fields)
+    assert {field: found.get(field) for field in fields} == dict.fromkeys(fields, expected)
 
 
 def test_a_mapped_str_is_no_list_of_contexts():
     with pytest.raises(SampleError, match="under 'docs'"):
         read_fields({"question": "q", "docs": "c"}, {"contexts": "docs"})
-
-
-def test_fields_map_paths_within_a_run():
-    found = read_fields(
-        a_run({"q": "q", "k": 4}, {"text": "a", "n": 1}), {"question": "inputs.q", "answer": "outputs.text"}
-    )
-    assert (found["question"], found["answer"]) == ("q", "a")
 
 
 @pytest.mark.parametrize(

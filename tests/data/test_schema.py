@@ -225,11 +225,6 @@ def test_documents_are_read_with_their_ids():
     assert Sample.parse({**FIELDS, "retrieved": documents, "retrieved_ids": None}) == Sample(**FIELDS)
 
 
-def test_names_of_other_libraries_mean_what_the_model_read():
-    sample = Sample.parse({"user_input": "q", "retrieved_contexts": ["A"], "retrieved_context_ids": ["1"]})
-    assert (sample.contexts, sample.context_ids, sample.retrieved, sample.retrieved_ids) == (["A"], ["1"], None, None)
-
-
 def test_one_text_is_refused():
     with pytest.raises(SampleError, match="retrieved: expected a list of str, got str 'A'"):
         Sample.parse({"question": "q", "retrieved": "A"})

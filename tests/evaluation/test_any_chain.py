@@ -239,27 +239,61 @@ def test_a_chain_gets_what_its_input_schema_asks_for():
     assert given_to(lambda chain: chain) == both
 
 
-def test_a_function_gets_a_text_or_a_mapping():
+class Request(BaseModel):
+    """What a service takes."""
+
+    query: str
+    k: int = 3
+
+
+@dataclass
+class Asked:
+    """What another service takes."""
+
+    question: str
+
+
+class Topic(TypedDict):
+    """A state of `typing`, which pydantic cannot describe in Python 3.11."""
+
+    topic: str
+
+
+def test_a_function_gets_a_text_a_mapping_or_the_type_that_it_names():
     given = []
 
+    def answer(value):
+        given.append(value)
+        return "yes"
+
     def untyped(question):
-        return given.append(question) or "yes"
+        return answer(question)
 
     def typed(value: str):
-        return given.append(value) or "yes"
+        return answer(value)
 
     def mapping(inputs):
-        return given.append(inputs) or "yes"
+        return answer(inputs)
 
     def key(question):
-        return given.append(question["question"]) or "yes"
+        return answer(question["question"])
 
     def optional_key(query):
-        return given.append(query.get("input")) or "yes"
+        return answer(query.get("input"))
 
-    for function in (untyped, typed, mapping, key, optional_key):
-        assert ask(function).answer == "yes"
-    assert given == [QUESTION, QUESTION, {"question": QUESTION, "input": QUESTION}, QUESTION, QUESTION]
+    def request(value: Request):
+        return answer(value)
+
+    def asked(value: Asked):
+        return answer(value)
+
+    def topic(value: Topic):
+        return answer(value["topic"])
+
+    functions = (untyped, typed, mapping, key, optional_key, request, asked, topic)
+    assert [ask(function).answer for function in functions] == ["yes"] * len(functions)
+    both = {"question": QUESTION, "input": QUESTION}
+    assert given == [QUESTION, QUESTION, both, QUESTION, QUESTION, Request(query=QUESTION), Asked(QUESTION), QUESTION]
 
 
 def test_a_chain_that_begins_with_a_retriever_gets_the_text_under_any_name():
@@ -342,42 +376,6 @@ def test_a_secret_of_the_chain_is_not_in_the_error():
             raise PermissionError(f"wrong key {self.api_key}")
 
     assert ask(rag(Store())).metadata["error"] == "PermissionError: wrong key ***"
-
-
-class Request(BaseModel):
-    """What a service takes."""
-
-    query: str
-    k: int = 3
-
-
-@dataclass
-class Asked:
-    """What another service takes."""
-
-    question: str
-
-
-class Topic(TypedDict):
-    """A state of `typing`, which pydantic cannot describe in Python 3.11."""
-
-    topic: str
-
-
-def test_a_function_gets_the_type_that_it_names():
-    given = []
-
-    def request(value: Request):
-        return given.append(value) or "yes"
-
-    def asked(value: Asked):
-        return given.append(value) or "yes"
-
-    def topic(value: Topic):
-        return given.append(value["topic"]) or "yes"
-
-    assert [ask(function).answer for function in (request, asked, topic)] == ["yes"] * 3
-    assert given == [Request(query=QUESTION), Asked(QUESTION), QUESTION]
 
 
 @each(

@@ -467,6 +467,7 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
         ({"timeout": "60"}, "timeout must be a number of seconds above 0, or None, got '60'"),
         ({"on_failure": "ignore"}, "on_failure must be 'record' or 'raise', got 'ignore'"),
         ({"retry": 3}, r"retry must be a RetryPolicy\(attempts=...\), got 3"),
+        ({"fields": {"q": "question"}}, "'q' is not a field: use one of id, "),
         ({"samples": None}, "samples must be a list, .* got NoneType"),
         ({"samples": SAMPLE}, "put a single sample in a list"),
         ({"samples": Sample(**SAMPLE)}, "put a single sample in a list"),

@@ -34,7 +34,6 @@ from langchain_rageval import (
     context_precision,
     context_recall,
     evaluate,
-    exact_match,
     faithfulness,
     jury,
     plan,
@@ -398,24 +397,6 @@ SIX = [
 ]
 
 
-def test_the_audit_costs_its_share_and_is_part_of_the_total():
-    metrics = [faithfulness(OfflineJudge()), exact_match()]
-    plain = plan(town_samples(80), metrics)
-    audited = plan(town_samples(80), metrics, audit=Audit(Judge(OfflineJudge(), max_statements=5), share=0.25))
-    assert audited["faithfulness"] == plain["faithfulness"]
-    assert audited.audit["faithfulness"].calls == plain["faithfulness"].calls / 4 == 40
-    assert list(audited.audit) == ["faithfulness"]
-    assert audited.calls == plain.calls + 40
-    assert "audit of faithfulness 40 calls, " in repr(audited)
-
-
-def test_money_is_that_of_all_samples_not_of_those_that_were_drawn():
-    few, many = (
-        plan(town_samples(count), faithfulness(OfflineJudge()), price=(1.0, 2.0)).money for count in (200, 600)
-    )
-    assert many == pytest.approx(3 * few, rel=0.05)
-
-
 def test_six_metrics_need_three_waves(monkeypatch):
     judge = Judge(OfflineJudge(), language="en")
     planned = plan(town_samples(), [build(judge) for build in SIX], batch=Batch())
@@ -425,14 +406,6 @@ def test_six_metrics_need_three_waves(monkeypatch):
     assert plan(town_samples(), context_precision(judge)).waves is None
     monkeypatch.setattr("langchain_rageval.evaluation.batched_evaluation._MOST_SAMPLES", 8)
     assert plan(town_samples(), context_precision(judge), batch=Batch()).waves == 3  # 8, 8 and 4 samples at a time
-
-
-def test_without_a_pilot_a_stopping_rule_costs_at_most_as_much_as_all_samples():
-    planned = plan(town_samples(), faithfulness(OfflineJudge()), until=Decided({"faithfulness": 0.5}))
-    assert (planned.calls, planned.asked) == (40, 20)
-    assert planned.notes == [
-        "The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates."
-    ]
 
 
 def test_a_pilot_estimates_when_a_run_stops_from_real_scores():
@@ -492,13 +465,15 @@ def test_plans_are_as_stored():
 
 def test_the_figures_grow_with_the_samples_and_with_the_anchors_of_a_baseline():
     given, metric = [Sample.parse(EDGES[0])] * 30, faithfulness(Unasked())
-    one = plan(given[:1], metric)
+    one = plan(given[:1], metric, price=(1.0, 2.0))
     for rehearsed, anchors, times in ((30, 0, 30), (5, 0, 30), (29, 15, 45), (3, 7, 37)):
         audit = Audit(Unasked(), share=0.8) if rehearsed == 3 else None
-        found = plan(given, metric, rehearsed=rehearsed, anchors=anchors, audit=audit)
+        found = plan(given, metric, rehearsed=rehearsed, anchors=anchors, audit=audit, price=(1.0, 2.0))
+        assert found["faithfulness"].calls == times * one.calls
+        assert [part.calls for part in found.audit.values()] == ([24 * one.calls] if audit else [])
         times += 24 * bool(audit)
         assert found.total.calls == times * one.calls
-        assert found.total.tokens == pytest.approx(times * one.tokens)
+        assert (found.total.tokens, found.money) == pytest.approx((times * one.tokens, times * one.money))
         assert (found.samples, found.rehearsed, found.asked) == (30, rehearsed, 30)
         assert ("estimated from" in found.title) == (rehearsed < 30)
         assert [note for note in found.notes if code_of(note) == "anchors-planned"] == (

@@ -49,11 +49,6 @@ async def test_fields_are_read_in_every_form_of_samples(tmp_path):
     assert [row.sample.answer for row in rows] == ["Там."]
 
 
-def test_an_unknown_field_raises_before_any_call():
-    with pytest.raises(ConfigError, match="'q' is not a field: use one of id, "):
-        evaluate([ROW], faithfulness(OfflineJudge()), fields={"q": "question"}, progress=False)
-
-
 def test_the_samples_of_a_report_can_be_scored_again():
     report = evaluate([SAMPLE], faithfulness(OfflineJudge()), progress=False)
     again = evaluate(report, faithfulness(OfflineJudge(), name="second"), progress=False)
