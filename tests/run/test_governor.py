@@ -26,6 +26,14 @@ SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
 ENDPOINT, OTHER = object(), object()
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Time of the governor, in seconds, which a test sets."""
+    now = SimpleNamespace(seconds=50.0)
+    monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
 @each(
     ("bounds", "message"),
     [
@@ -47,6 +55,15 @@ def test_a_budget_says_its_bounds():
 
 def nothing():
     return Cost()
+
+
+def begins(governor):
+    """Begin a call; return whether the budget has room for it."""
+    try:
+        governor.begin_call()
+    except BudgetExceeded:
+        return False
+    return True
 
 
 def test_the_mean_cost_of_the_kind_replaces_the_guess():
@@ -125,13 +142,9 @@ def test_a_call_is_refused_exactly_if_spent_calls_and_those_under_way_reach_the_
     governor, spent, under_way = Governor(Budget(calls=bound), meter), 0, 0
     for event in events:
         if event == "begin":
-            try:
-                governor.begin_call()
-                is_refused = False
-            except BudgetExceeded:
-                is_refused = True
-            assert is_refused == (spent + under_way >= bound)
-            under_way += not is_refused
+            has_begun = begins(governor)
+            assert has_begun == (spent + under_way < bound)
+            under_way += has_begun
         elif under_way:
             charged = event == "end"
             governor.end_call(lambda charged=charged: meter.add(calls=int(charged)))
@@ -232,11 +245,7 @@ def test_a_call_is_refused_once_calls_or_tokens_are_spent(budget, spent, fits):
     meter = UsageMeter()
     governor = Governor(budget, meter)
     meter.add(**spent)
-    try:
-        governor.begin_call()
-        assert fits
-    except BudgetExceeded:
-        assert not fits
+    assert begins(governor) == fits
     assert (governor.admit("m", lambda: Cost(1, 1)) is not None) == fits
 
 
@@ -249,24 +258,25 @@ def test_a_refused_call_ends_the_admission_of_tasks():
     assert governor.admit("m", nothing) == Cost()
 
 
-def test_retries_end_after_fifty_connection_failures_of_an_endpoint_in_a_row():
-    governor = Governor()
-    governor.record_try(OTHER, None)
-    for _ in range(49):
-        governor.record_try(ENDPOINT, ConnectionRefusedError())
-    assert governor.allows_retry(ENDPOINT)
-    governor.record_try(ENDPOINT, ConnectionRefusedError())
-    assert not governor.allows_retry(ENDPOINT)
-    assert governor.allows_retry(OTHER)
-    governor.check_endpoint(ENDPOINT)  # calls go on
-
-
-def test_a_success_or_another_error_allows_retries_again():
-    for outcome in (None, ValueError()):
+def test_retries_end_after_fifty_failures_in_a_row_after_the_first_reply_only_of_connections():
+    for has_answered, error, is_allowed, outcome in (
+        (False, TimeoutError(), False, None),
+        (False, ConnectionRefusedError(), False, ValueError()),
+        (True, TimeoutError(), True, None),
+        (True, ConnectionRefusedError(), False, ValueError()),
+        (False, ValueError(), True, None),
+    ):
         governor = Governor()
-        for _ in range(50):
-            governor.record_try(ENDPOINT, ConnectionRefusedError())
-        governor.record_try(ENDPOINT, outcome)
+        governor.record_try(OTHER, None)
+        if has_answered:
+            governor.record_try(ENDPOINT, None)
+        for number in range(50):
+            assert governor.allows_retry(ENDPOINT), number
+            governor.record_try(ENDPOINT, error)
+        assert governor.allows_retry(ENDPOINT) == is_allowed, (has_answered, error)
+        assert governor.allows_retry(OTHER)
+        governor.check_endpoint(ENDPOINT)  # calls go on
+        governor.record_try(ENDPOINT, outcome)  # and begins the count again
         assert governor.allows_retry(ENDPOINT)
 
 
@@ -321,9 +331,7 @@ def leased(ledger, name, budget=None, meter=None, limit=16, **options):
 def spend(governor, meter, calls):
     """Make as many calls as the budget allows, at most so many; return their number."""
     for made in range(calls):
-        try:
-            governor.begin_call()
-        except BudgetExceeded:
+        if not begins(governor):
             return made
         governor.end_call(partial(meter.add, calls=1))
     return calls
@@ -388,80 +396,61 @@ def from_headers(headers, status=429):
     return openai.RateLimitError("refused", response=response, body=None)
 
 
-def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call():
+@each(
+    ("spent", "limits", "pace"),
+    [
+        (
+            (10, 900, 100),
+            {"anthropic-ratelimit-requests-limit": "6000", "anthropic-ratelimit-tokens-limit": "6000"},
+            1.0,
+        ),
+        ((10, 900, 100), {"anthropic-ratelimit-tokens-limit": "6000"}, 1.0),  # 60 calls a minute
+        ((10, 900, 100), {"anthropic-ratelimit-requests-limit": "30", "anthropic-ratelimit-tokens-limit": "6000"}, 0.5),
+        ((2, 0, 0), {"x-ratelimit-limit-tokens": "30"}, 1.0),
+        ((0, 0, 0), {"x-ratelimit-limit-tokens": "30"}, None),  # before the first call
+        ((1, 50, 0), {"x-ratelimit-limit-tokens": "3000"}, 1.0),
+        ((1, 50, 0), {}, None),
+    ],
+)
+def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call(spent, limits, pace):
     meter = UsageMeter()
-    meter.add(calls=10, input_tokens=900, output_tokens=100)
-    for requests, pace in (("6000", 1.0), (None, 1.0), ("30", 0.5)):  # 6,000 tokens are 60 calls a minute
-        governor = Governor(meter=meter, limit=4)
-        headers = {"anthropic-ratelimit-requests-limit": requests, "anthropic-ratelimit-tokens-limit": "6000"}
-        with governor.limiter.slot() as slot:
-            governor.record_rejection(slot, from_headers({name: value for name, value in headers.items() if value}))
-        assert governor.limiter.pace == pytest.approx(0.98 * pace)
+    meter.add(**dict(zip(("calls", "input_tokens", "output_tokens"), spent, strict=True)))
+    governor = Governor(meter=meter, limit=4)
+    with governor.limiter.slot() as slot:
+        governor.record_rejection(slot, from_headers(limits))
+    assert governor.limiter.pace == (None if pace is None else pytest.approx(0.98 * pace))
 
 
-def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(monkeypatch):
-    now = SimpleNamespace(seconds=50.0)
-    monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
+def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(clock):
     governor, lost = Governor(patience=60), ConnectionRefusedError("[Errno 111] Connection refused")
     governor.record_try(ENDPOINT, lost)
     assert governor.pause(ENDPOINT, lost) == 5
     assert governor.pause(ENDPOINT, ValueError("no")) is None
-    now.seconds += 59
+    clock.seconds += 59
     assert governor.pause(ENDPOINT, lost) == 5
     governor.record_try(ENDPOINT, None)
     governor.record_try(ENDPOINT, lost)
-    now.seconds += 59
+    clock.seconds += 59
     assert governor.pause(ENDPOINT, lost) == 5  # it answered meanwhile
-    now.seconds += 1
+    clock.seconds += 1
     assert governor.pause(ENDPOINT, lost) is None
     assert (governor.is_impatient, governor.outage(ENDPOINT).cause.message) == (True, str(lost))
     assert Governor().pause(ENDPOINT, lost) is None
 
 
-def test_with_patience_a_few_permanent_errors_end_the_calls():
+def test_with_patience_five_permanent_errors_in_a_row_end_the_calls():
     wrong = openai.AuthenticationError("Incorrect key", response=from_headers({}, 401).response, body=None)
-    for patience, cause in ((60, "Incorrect key"), (0, None)):
-        governor = Governor(patience=patience)
-        for _ in range(5):
-            assert governor.outage(ENDPOINT) is None
-            governor.record_try(ENDPOINT, wrong)
-        outage = governor.outage(ENDPOINT)
-        assert (outage and outage.cause.message) == cause
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time of the governor, in seconds, which a test sets."""
-    now = SimpleNamespace(seconds=50.0)
-    monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
-    return now
-
-
-def test_after_the_first_reply_only_failures_to_connect_count_against_retries():
-    for answered, error, allowed in (
-        (False, TimeoutError(), False),
-        (True, TimeoutError(), True),
-        (True, ConnectionRefusedError(), False),
-        (False, ValueError(), True),
+    for patience, errors, ends in (
+        *((60, [*[wrong] * 4, between, *[wrong] * 5], True) for between in (None, TimeoutError())),
+        (60, [wrong] * 5, True),
+        (0, [wrong] * 9, False),
     ):
-        governor = Governor()
-        if answered:
-            governor.record_try(ENDPOINT, None)
-        for number in range(50):
-            assert governor.allows_retry(ENDPOINT), number
+        governor = Governor(patience=patience)
+        for error in errors:
+            assert governor.outage(ENDPOINT) is None
             governor.record_try(ENDPOINT, error)
-        assert governor.allows_retry(ENDPOINT) == allowed, (answered, error)
-
-
-@each("between", [None, TimeoutError()])
-def test_another_outcome_begins_the_count_of_permanent_errors_again(between):
-    wrong = openai.AuthenticationError("Incorrect key", response=from_headers({}, 401).response, body=None)
-    governor = Governor(patience=60)
-    for error in [*[wrong] * 4, between, *[wrong] * 4]:
-        governor.record_try(ENDPOINT, error)
-    assert governor.outage(ENDPOINT) is None
-    governor.record_try(ENDPOINT, wrong)
-    assert governor.outage(ENDPOINT).failures == 5
+        outage = governor.outage(ENDPOINT)
+        assert (outage and (outage.failures, outage.cause.message)) == ((5, "Incorrect key") if ends else None)
 
 
 def test_an_endpoint_has_answered_once_tokens_were_spent():
@@ -505,10 +494,7 @@ def test_a_process_that_leases_calls_counts_those_under_way():
         return Lease(Cost(2, 100, 100), 4, 1.0, False)
 
     governor = LeasingGovernor(lease, Budget(calls=2), UsageMeter(), 4, patience=0)
-    governor.begin_call()
-    governor.begin_call()
-    with pytest.raises(BudgetExceeded):
-        governor.begin_call()
+    assert [begins(governor) for _ in range(3)] == [True, True, False]
 
 
 def test_the_cost_of_a_usage_includes_unreported_tokens_and_no_unknown_ones():
@@ -544,20 +530,6 @@ def test_what_other_processes_were_granted_or_have_spent_is_not_left():
     assert ledger.lease("two", Cost(), Cost(calls=90)).granted.calls == 60
     assert ledger.lease("one", Cost(calls=70), Cost()).granted.calls == 70
     assert [ledger.lease(name, Cost(), Cost()).slots for name in ("one", "two", "three")] == [1, 1, 1]
-
-
-@each(
-    ("calls", "tokens", "limit", "pace"),
-    [(2, 0, "30", 1.0), (0, 0, "30", None), (1, 50, "3000", 1.0), (1, 50, None, None)],
-)
-def test_a_limit_of_tokens_is_no_pace_before_a_call(calls, tokens, limit, pace):
-    meter = UsageMeter()
-    meter.add(calls=calls, input_tokens=tokens)
-    governor = Governor(meter=meter, limit=4)
-    with governor.limiter.slot() as slot:
-        headers = {} if limit is None else {"x-ratelimit-limit-tokens": limit}
-        governor.record_rejection(slot, from_headers(headers))
-    assert governor.limiter.pace == (None if pace is None else pytest.approx(0.98 * pace))
 
 
 @each(("patience", "pause"), [(20, 2.0), (50, 5.0), (600, 5.0)])
