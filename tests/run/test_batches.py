@@ -349,14 +349,6 @@ def test_batches_are_as_large_as_the_provider_allows(lengths, most, data):
         assert not following or len(part) == most or size + following[0].size > api.max_bytes
 
 
-def test_every_batch_of_a_wave_is_filled_to_the_last_byte():
-    api = Api()
-    requests = [request(str(n), api) for n in range(6)]
-    for limit, sizes in ((0, [2, 2, 2]), (-1, [1] * 6), (requests[0].size - 1, [2, 2, 2]), (requests[0].size, [3, 3])):
-        api.max_bytes = 2 * requests[0].size + limit
-        assert [len(part) for part in _parts(requests)] == sizes
-
-
 def test_a_batch_has_one_model_path_and_kind_of_headers():
     api = Api()
     kinds = [("m", CHAT, {}), ("n", CHAT, {}), ("m", "/embeddings", {}), ("m", CHAT, {"anthropic-beta": "b"})]

@@ -229,14 +229,6 @@ async def test_on_a_loop_a_call_that_takes_too_long_is_cancelled():
 
 
 @BOTH
-def test_a_slot_is_free_again_after_a_call_that_failed(do):
-    run = Run(Governor(limit=1))
-    with pytest.raises(ValueError, match="no"):
-        do(asks(Model(ValueError("no")).call()), run)
-    assert do(asks(Model("a").call()), run).text == "a"
-
-
-@BOTH
 def test_a_runnable_is_invoked_with_more_configurable_values_and_those_of_the_caller_take_precedence(do):
     def work(config):
         look = RunnableLambda(lambda value, config: (value, config["configurable"].get("writer")))

@@ -192,9 +192,7 @@ def test_each_status_is_transient_limited_or_a_server_error(refusal):
 
 
 def test_waits_double_up_to_the_longest():
-    assert [CALM.wait(from_openai(500), tried) for tried in range(1, 11)] == [
-        *(0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, None)
-    ]
+    assert [CALM.wait(from_openai(500), tried) for tried in (1, 7, 8, 9, 10)] == [0.5, 32.0, 60.0, 60.0, None]
     assert RetryPolicy(attempts=5000, jitter=False, max_wait=1e30).wait(from_openai(500), 4000) == 0.5 * 2.0**64
 
 

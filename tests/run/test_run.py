@@ -32,7 +32,7 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.run import run as traced
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage import UsageMeter, model_label
+from langchain_rageval.run.usage import model_label
 
 
 def seen(_input: object, config: RunnableConfig) -> Run:
@@ -75,12 +75,6 @@ def test_a_metered_run_charges_its_parent_too():
     assert part.meter.usage == Usage(calls=1, input_tokens=5, seconds=0.5)
     assert run.meter.usage == Usage(calls=3, input_tokens=5, output_tokens=3, seconds=0.5)
     assert part.single_flight.calls is run.single_flight.calls
-
-
-def test_tokens_stay_unknown_while_no_model_reports_any():
-    meter = UsageMeter()
-    meter.add(calls=1)
-    assert (meter.usage.input_tokens, meter.usage.output_tokens) == (None, None)
 
 
 def test_a_sample_has_its_own_list_of_retained_results_in_the_same_table():

@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import threading
 import weakref
 from functools import partial
@@ -160,14 +159,6 @@ async def test_a_task_may_wait_for_a_thread():
     await auntil(lambda: flight.calls["key"].waiters == 2)
     go_on.set()
     assert [await leader, await follower] == ["done", "done"]
-
-
-def test_a_failed_execution_leaves_no_entry():
-    flight = SingleFlight()
-    with pytest.raises(ZeroDivisionError):
-        flight.do("key", lambda: 1 / 0)
-    gc.collect()
-    assert not flight.calls
 
 
 async def test_loops_of_two_threads_share_one_execution():
