@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.offline import offline
+from helpers.scripted import token
 from helpers.servers.chat import ChatServer
 from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
@@ -27,15 +28,7 @@ class TokenServer(OpenAIServer):
         content = answer.text.encode()
         if request.body.get("logprobs"):
             parts = [content[at : at + 3] for at in range(0, len(content), 3)]
-            items = [
-                {
-                    "token": part.decode(errors="replace"),
-                    "bytes": list(part),
-                    "logprob": -0.1,
-                    "top_logprobs": [{"token": "?", "bytes": [63], "logprob": -3.0}],
-                }
-                for part in parts
-            ]
+            items = [token(part, {"?": 0.05}) for part in parts]
             reply["choices"][0]["logprobs"] = {"content": items}
         return reply
 

@@ -83,9 +83,7 @@ WEAK = {
 }
 CUT = {
     "cut in the middle": lambda output: plain(output)[: len(plain(output)) // 2],
-    "two different answers": lambda output: (
-        plain(output) + plain(changed(output, lambda value, key: "x" if key == "reason" else value))
-    ),
+    "two different answers": lambda output: plain(output) + plain(changed(output, other_reason)),
     "two braces too many": lambda output: plain(output) + "}}",
 }
 
