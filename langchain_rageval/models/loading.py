@@ -42,8 +42,6 @@ def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -
         ConfigError: if LangChain cannot build the model, or a package or key is missing.
     """
     provider = name.partition(":")[0]
-    if provider in _CLASSES:
-        _imported(provider, *_CLASSES[provider])  # LangChain looks elsewhere and names another problem
     build = _factory(name)
     settings = {**settings, "max_retries": 0, **({_ADDRESSES.get(provider, "base_url"): base_url} if base_url else {})}
     while True:
@@ -66,13 +64,13 @@ def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -
 
 
 def _factory(name: str) -> Callable[..., BaseChatModel]:
-    """Return LangChain's function for a name or, without the package `langchain`, the class of a known provider."""
+    """Return the class of a known provider, or LangChain's function for another name."""
+    provider, _, model = name.partition(":")
+    if provider in _CLASSES:
+        return partial(_imported(provider, *_CLASSES[provider]), model=model)
     try:
         from langchain.chat_models import init_chat_model as build
     except ImportError:
-        provider, _, model = name.partition(":")
-        if provider in _CLASSES:
-            return partial(_imported(provider, *_CLASSES[provider]), model=model)
         raise ConfigError(f"{name!r} is not one of {KNOWN_NAMES}; other names need `pip install langchain`") from None
     return partial(build, name)
 
