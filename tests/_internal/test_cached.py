@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from helpers.waiting import PATIENCE
+from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork
 
 from langchain_rageval._internal.cached import cached_property, locked_cache
 from langchain_rageval.prompts.promptset import Prompt
@@ -116,8 +116,7 @@ def test_at_most_256_results_are_cached():
     assert made == [*range(257), 0]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork")
+@needs_fork
 def test_a_process_forked_during_a_computation_computes_for_itself():
     begun, go_on = threading.Event(), threading.Event()
     parent = os.getpid()
@@ -131,11 +130,8 @@ def test_a_process_forked_during_a_computation_computes_for_itself():
     thread = threading.Thread(target=slow, args=["key"], daemon=True)
     thread.start()
     assert begun.wait(PATIENCE)
-    child = os.fork()
-    if not child:
-        os._exit(slow("key") != os.getpid())
-    ended = os.waitpid(child, 0)[1]
+    is_own = holds_in_a_fork(lambda: slow("key") == os.getpid())
     go_on.set()
     thread.join(PATIENCE)
-    assert ended == 0
+    assert is_own
     assert slow("key") == parent

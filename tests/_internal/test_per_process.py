@@ -1,12 +1,12 @@
 """PerProcess: one for all threads of a process, another for each fork, copy and pickle."""
 
 import copy
-import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from helpers.waiting import holds_in_a_fork, needs_fork
 
 from langchain_rageval._internal.cached import PerProcess
 
@@ -25,13 +25,9 @@ def test_a_copy_has_its_own_value(again):
         assert not again(given).value.locked()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork")
+@needs_fork
 def test_a_forked_process_has_its_own_value():
     given = PerProcess(threading.Lock)
     with given.value:
-        child = os.fork()
-        if not child:
-            os._exit(given.value.locked())
-        assert os.waitpid(child, 0)[1] == 0
+        assert holds_in_a_fork(lambda: not given.value.locked())
         assert given.value.locked()

@@ -1,6 +1,8 @@
-"""Conditions instead of fixed times: `until`, `auntil`, `Pauses`; and open connections to SQLite."""
+"""Conditions instead of fixed times: `until`, `auntil`, `Pauses`; forked processes; open connections to SQLite."""
 
 import asyncio
+import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -27,6 +29,26 @@ async def auntil(holds: Callable[[], object], seconds: float = PATIENCE) -> None
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.001)
+
+
+def needs_fork(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Skip a test on systems without fork, and ignore the warning that threads may deadlock in a child."""
+    skipped = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+    return skipped(pytest.mark.filterwarnings("ignore:.*fork")(test))
+
+
+def holds_in_a_fork(holds: Callable[[], object]) -> bool:
+    """Return True if a condition is true in a forked process; the process ends after it, or when it takes too long."""
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # not the handler of the test's time limit
+            signal.alarm(int(PATIENCE))
+            code = not holds()
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
 
 
 class Pauses:

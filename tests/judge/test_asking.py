@@ -1,13 +1,12 @@
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable
 
 import pytest
 from helpers.each import each, error_of
 from helpers.scripted import Refusal, Scripted, human_of, scripted
-from helpers.waiting import PATIENCE, until
+from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork, until
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
@@ -263,8 +262,7 @@ def test_a_first_caller_that_fails_lets_the_others_ask():
         first.result(PATIENCE)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork")
+@needs_fork
 def test_a_process_forked_during_a_probe_probes_for_itself():
     started, go_on, parent = threading.Event(), threading.Event(), os.getpid()
 
@@ -276,12 +274,7 @@ def test_a_process_forked_during_a_probe_probes_for_itself():
     judge = Judge(endpoint("json_schema", before=wait))
     first = Run().threads.submit(lambda: asked(judge, run=Run()))
     assert started.wait(PATIENCE)
-    child = os.fork()
-    if child == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # not the handler of the test's time limit
-        signal.alarm(int(PATIENCE))  # ends a child that waits for ever
-        os._exit(0 if asked(judge, {**STATE, "text": "B."}, Run()) == GOOD else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert holds_in_a_fork(lambda: asked(judge, {**STATE, "text": "B."}, Run()) == GOOD)
     go_on.set()
     assert first.result(PATIENCE) == GOOD
 
