@@ -119,32 +119,30 @@ class Own(TextSplitter):
         raise AssertionError("the function is asked")
 
 
+SEVERAL = "ab ab ab ab ab cd ef"
+
+
 @each(
-    ("split", "spans"),
+    ("text", "pieces", "spans"),
     [
-        (lambda text: ["ab ab", "ab ab"], [(0, 5)]),
-        (lambda text: ["ab ab", "ab ab ab"], [(0, 5), (6, 14)]),
-        (lambda text: ["ab\nab", "ab  cd"], [(0, 5), (12, 17)]),
-        (lambda text: ["ab", "cd\ufffd"], [(0, 2), (15, 17)]),
-        (lambda text: ["Summary."], [(0, 20)]),
-        (lambda text: ["cd ef", "ab ab"], [(15, 20), (0, 5)]),
-        (lambda text: ["ab", "b ab"], [(0, 2), (1, 5)]),
+        (SEVERAL, ["ab ab", "ab ab"], [(0, 5)]),
+        (SEVERAL, ["ab ab", "ab ab ab"], [(0, 5), (6, 14)]),
+        (SEVERAL, ["ab\nab", "ab  cd"], [(0, 5), (12, 17)]),
+        (SEVERAL, ["ab", "cd\ufffd"], [(0, 2), (15, 17)]),
+        (SEVERAL, ["Summary."], [(0, 20)]),
+        (SEVERAL, ["cd ef", "ab ab"], [(15, 20), (0, 5)]),
+        (SEVERAL, ["ab", "b ab"], [(0, 2), (1, 5)]),
+        ("abc x abd", ["abc", "ab"], [(0, 3), (6, 8)]),  # the piece before begins alike
+        ("ab ab cd ef ab\nab", ["cd ef", "ab ab"], [(6, 11), (0, 5)]),  # the same white space precedes another
     ],
-    ids=["equal", "straight on", "white space", "cut character", "rewritten", "another order", "a letter later"],
+    ids=[
+        *("equal", "straight on", "white space", "cut character", "rewritten", "another order", "a letter later"),
+        *("beginning of the last", "same white space"),
+    ],
 )
-def test_a_span_is_where_the_words_stand_or_the_whole_document(split, spans):
-    store = Docstore("ab ab ab ab ab cd ef", splitter=Own(split))
+def test_a_span_is_where_the_words_stand_or_the_whole_document(text, pieces, spans):
+    store = Docstore(text, splitter=Own(lambda _: pieces))
     assert [(passage.start, passage.end) for passage in store.passages] == spans
-
-
-def test_a_piece_that_the_piece_before_begins_with_is_looked_for_behind_it():
-    store = Docstore("abc x abd", splitter=Own(lambda text: ["abc", "ab"]))
-    assert [(passage.start, passage.end) for passage in store.passages] == [(0, 3), (6, 8)]
-
-
-def test_a_text_in_the_same_white_space_precedes_one_in_another():
-    store = Docstore("ab ab cd ef ab\nab", splitter=Own(lambda _: ["cd ef", "ab ab"]))
-    assert [(passage.start, passage.end) for passage in store.passages] == [(6, 11), (0, 5)]
 
 
 def test_a_document_that_cannot_be_split_stops_no_other(caplog):
@@ -336,15 +334,16 @@ def test_a_lost_request_is_sent_again_as_the_run_allows():
 
 
 def test_a_search_without_embeddings_or_of_a_foreign_passage_says_what_to_pass():
-    store = Docstore("a")
-    with pytest.raises(ConfigError, match=r"give the Docstore embeddings=\.\.\. or vectorstore=\.\.\.$"):
-        store.similar(store.passages[0])
-    store = Docstore("a", embeddings=Vectors({"a": [1.0]}))
-    with pytest.raises(ConfigError, match=r"^passage [0-9a-f]{16} is not in this Docstore: take one of its passages$"):
-        store.similar(Passage(text="b", source="c", start=0, end=1))
-    with pytest.raises(ConfigError, match=r"^k must be a whole number of at least 1, got 0$"):
-        store.similar(store.passages[0], k=0)
-    assert store.previous(Passage(text="b", source="c", start=0, end=1)) is None
+    foreign = Passage(text="b", source="c", start=0, end=1)
+    for options, where, k, message in (
+        ({}, None, 1, r"give the Docstore embeddings=\.\.\. or vectorstore=\.\.\.$"),
+        ({"embeddings": Vectors({"a": [1.0]})}, foreign, 1, "^passage [0-9a-f]{16} is not in this Docstore: take one"),
+        ({"embeddings": Vectors({"a": [1.0]})}, None, 0, "^k must be a whole number of at least 1, got 0$"),
+    ):
+        store = Docstore("a", **options)
+        with pytest.raises(ConfigError, match=message):
+            store.similar(where or store.passages[0], k=k)
+    assert store.previous(foreign) is None
 
 
 # A vector store of the user's own

@@ -1,5 +1,7 @@
 """The passage scheduler: which passage each row is tried with next."""
 
+from collections import Counter
+
 from helpers.each import each
 from helpers.writers import passage
 from hypothesis import given
@@ -23,38 +25,41 @@ def record_all(plan, starts, reason=None):
         plan.record(number, known if reason is None else known.reject(reason))
 
 
-def test_each_row_starts_with_another_passage():
-    assert drawn(scheduler(5, 3).next_round()) == {0: 0, 1: 1, 2: 2}
+PASSAGE, QUESTION = "passage rejected", "question rejected"
 
 
-def test_all_passages_are_drawn_once_before_any_is_drawn_again_with_another_key_phrase():
-    plan = scheduler(2, 5)
-    starts = plan.next_round()
-    assert drawn(starts) == {0: 0, 1: 1, 2: 0, 3: 1, 4: 0}
-    assert [start.draw for start in starts.values()] == [0, 0, 1, 1, 2]
-
-
-def test_a_row_that_was_filled_is_not_tried_again_and_one_that_was_not_gets_the_next_passage():
-    plan = scheduler(5, 2)
-    starts = plan.next_round()
-    plan.record(0, starts[0])
-    plan.record(1, starts[1].reject("question rejected"))
-    assert drawn(plan.next_round()) == {1: 2}
-    assert plan.rejected == {"question rejected": 1}
-    assert plan.attempts == 3
-
-
-def test_a_passage_that_failed_is_not_drawn_again_while_others_are_left():
-    plan = scheduler(3, 1)
-    places = []
-    for _ in range(3):
+@each(
+    ("passages", "rows", "rounds"),
+    [
+        (5, 3, [({0: 0, 1: 1, 2: 2}, {})]),  # each row starts with another passage
+        (2, 5, [({0: 0, 1: 1, 2: 0, 3: 1, 4: 0}, {})]),  # all are drawn once before any is drawn again
+        (5, 2, [({0: 0, 1: 1}, {1: QUESTION}), ({1: 2}, {})]),  # a row that was filled is not tried again
+        # a passage that failed is drawn again when all have failed, but a rejected passage never
+        (3, 1, [({0: 0}, {0: QUESTION}), ({0: 1}, {0: QUESTION}), ({0: 2}, {0: QUESTION}), ({0: 0}, {})]),
+        (2, 1, [({0: 0}, {0: PASSAGE}), ({0: 1}, {0: PASSAGE}), ({}, {})]),
+        (2, 3, [({0: 0, 1: 1, 2: 0}, {1: PASSAGE}), ({1: 0}, {})]),  # not even one that was put back
+        (2, 2, [({0: 0, 1: 1}, {0: QUESTION}), ({0: 1}, {})]),  # one of an accepted question comes before a failed one
+        (100, 1, [*(({0: n}, {0: QUESTION}) for n in range(MAX_ATTEMPTS)), ({}, {})]),  # at most eight attempts
+    ],
+)
+def test_the_passages_of_each_round_follow_from_the_outcomes_of_earlier_ones(passages, rows, rounds):
+    plan, rejected = scheduler(passages, rows), Counter()
+    for places, reasons in rounds:
         starts = plan.next_round()
-        places += drawn(starts).values()
-        record_all(plan, starts, "question rejected")
-    assert places == [0, 1, 2]
-    starts = plan.next_round()  # all have failed
-    assert drawn(starts) == {0: 0}
-    assert (starts[0].draw, starts[0].grade, starts[0].keyphrases) == (1, 2.0, ["а", "б"])
+        assert drawn(starts) == places
+        for number, start in starts.items():
+            plan.record(number, start.reject(reasons[number]) if number in reasons else start)
+        rejected.update(reasons.values())
+    assert (plan.rejected, plan.attempts) == (rejected, sum(len(places) for places, _ in rounds))
+
+
+def test_a_passage_that_is_drawn_again_keeps_its_grade_and_key_phrases_and_gives_another_of_these():
+    plan = scheduler(1, 2)
+    starts = plan.next_round()
+    assert [start.draw for start in starts.values()] == [0, 1]
+    record_all(plan, starts, "question rejected")
+    again = plan.next_round()[0]
+    assert (again.draw, again.grade, again.keyphrases) == (2, 2.0, ["а", "б"])
 
 
 def test_of_an_earlier_attempt_a_candidate_keeps_the_grading_of_its_passage():
@@ -64,15 +69,6 @@ def test_of_an_earlier_attempt_a_candidate_keeps_the_grading_of_its_passage():
     (again,) = plan.next_round().values()
     assert [(trial.kind, trial.feedback) for trial in again.history] == [("passage", "ok")]
     assert (again.question, again.rejected) == ("", None)
-
-
-def test_a_passage_that_was_put_back_is_not_drawn_once_it_is_rejected():
-    plan = scheduler(2, 3)
-    starts = plan.next_round()
-    assert drawn(starts) == {0: 0, 1: 1, 2: 0}
-    for number, start in starts.items():
-        plan.record(number, start.reject("passage rejected") if number == 1 else start)
-    assert drawn(plan.next_round()) == {1: 0}
 
 
 DUPLICATES, REJECTED = ["near-duplicate"], ["question rejected"]
@@ -108,13 +104,6 @@ def test_a_run_is_hopeless_after_many_rejected_or_repeated_questions_in_a_row(ou
     assert plan.hopeless == hopeless
 
 
-def test_a_rejected_passage_is_never_drawn_again():
-    plan = scheduler(2, 1)
-    for _ in range(2):
-        record_all(plan, plan.next_round(), "passage rejected")
-    assert plan.next_round() == {}
-
-
 @each(
     ("evolution", "reason", "expected"),
     [
@@ -136,14 +125,6 @@ def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more(evo
     assert (places, draws) == expected
 
 
-def test_a_passage_of_an_accepted_question_is_drawn_again_before_one_that_failed():
-    plan = scheduler(2, 2)
-    starts = plan.next_round()
-    plan.record(0, starts[0].reject("question rejected"))
-    plan.record(1, starts[1])
-    assert drawn(plan.next_round()) == {0: 1}
-
-
 @each("branches", [[simple, reasoning, numbers], [simple, numbers]])
 def test_a_row_of_an_existing_tree_keeps_its_question_if_other_evolutions_suit_no_passage(branches):
     passages = [passage(n) for n in range(4)]
@@ -154,13 +135,6 @@ def test_a_row_of_an_existing_tree_keeps_its_question_if_other_evolutions_suit_n
     assert (starts[0], [row.evolution for row in plan.rows]) == (root, evolutions)
     assert [number for number in starts if number] == [number for number in (1, 2, 3) if evolutions[number] == simple]
     assert plan.left_out == {"no numbers in the passage": ["numbers"]}
-
-
-def test_a_row_is_tried_at_most_eight_times():
-    plan = scheduler(100, 1)
-    for _ in range(MAX_ATTEMPTS):
-        record_all(plan, plan.next_round(), "question rejected")
-    assert plan.next_round() == {}
 
 
 def test_a_row_over_several_passages_gets_one_that_has_another_near_it():
