@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple, Self
 
@@ -12,7 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
 from langchain_rageval._internal.code_identity import short_digest
-from langchain_rageval.data.schema import Failure, InputModel, Turn, Usage
+from langchain_rageval.data.schema import Failure, InputModel, Turn
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -406,28 +405,3 @@ def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None)
 
 EMBED = "embed"
 """Name of the step that embeds passages and questions."""
-
-
-class StepUsage:
-    """Thread-safe counter of the model usage (calls, tokens, money) of each step."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_step: dict[str, Usage] = {}
-
-    def add(self, step: str, usage: Usage) -> None:
-        """Add the usage of a call to the total of a step."""
-        with self._lock:
-            self._by_step[step] = self._by_step.get(step, Usage()) + usage
-
-    def ordered(self, steps: Iterable[str]) -> dict[str, Usage]:
-        """Return a mapping from step names to usages, in the order of `steps`; other steps follow, sorted by name.
-
-        Steps without calls, tokens and embedded texts are left out.
-        """
-        with self._lock:
-            names = dict.fromkeys([*steps, *sorted(self._by_step)])
-            usages = {name: self._by_step.get(name, Usage()) for name in names}
-        return {
-            name: usage for name, usage in usages.items() if usage != Usage(seconds=usage.seconds, money=usage.money)
-        }

@@ -34,7 +34,7 @@ from langchain_rageval.run.requests import Embed, InvokeChild, Operation
 from langchain_rageval.run.run import RUN_KEY, CallOptions, Run, build_run, without_run
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, NewQuestion, reject_duplicate
-from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason, StepUsage
+from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, adds_passage, branches_of_tree, is_searched, kinds_of
 from langchain_rageval.testset.evolve import may_have_bridge
@@ -93,9 +93,9 @@ class Generation:
     first_failure: str = ""
     rejected: list[Candidate] = field(default_factory=list)
     _has_similar_cache: dict[str, bool] = field(default_factory=dict)
-    _steps_lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _steps: dict[Branch | None, list[JournaledStep]] = field(default_factory=dict)
-    _usage: StepUsage = field(default_factory=StepUsage)
+    _usage: dict[str, Usage] = field(default_factory=dict)
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _accepted: AcceptedQuestions = field(init=False)
     _last_results: list[Candidate] = field(default_factory=list)  # of the attempts of the current round
@@ -376,11 +376,11 @@ class Generation:
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a wrapper of a step that stores its results in the journal, if any, and counts its usage."""
-        return JournaledStep.of(step, self.journal, self._usage)
+        return JournaledStep.of(step, self.journal, self._count)
 
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
-        with self._steps_lock:
+        with self._lock:
             if evolution not in self._steps:
                 settings, store = self.settings, self.store
                 if evolution is None:
@@ -392,6 +392,11 @@ class Generation:
                 self._steps[evolution] = journaled
             return self._steps[evolution]
 
+    def _count(self, step: str, usage: Usage) -> None:
+        """Add the usage of a call to the total of a step."""
+        with self._lock:
+            self._usage[step] = self._usage.get(step, Usage()) + usage
+
     def usages(self) -> dict[str, Usage]:
         """Return a mapping from step names to usages (calls, tokens, money), in the order of the steps of a row.
 
@@ -401,9 +406,12 @@ class Generation:
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
         last = [step.get_name() for step in steps_after(self.settings, self.store)]
-        usages = self._usage.ordered([*(name for name in names if name not in last), *last])
+        with self._lock:
+            ordered = dict.fromkeys([*(name for name in names if name not in last), *last, *sorted(self._usage)])
+            usages = {name: self._usage[name] for name in ordered if name in self._usage}
         embedding = self.embed_run.meter.usage
-        return {**usages, EMBED: embedding} if embedding.embedded else usages
+        counted = {name: one for name, one in usages.items() if one != Usage(seconds=one.seconds, money=one.money)}
+        return {**counted, EMBED: embedding} if embedding.embedded else counted
 
     def _log(self, number: int, candidate: Candidate) -> None:
         """Write an accepted or rejected question to the log, with the reason and the feedback."""

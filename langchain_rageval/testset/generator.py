@@ -421,14 +421,13 @@ class TestsetGenerator(GeneratorSettings):
         )
 
     def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
-        broken_off = False
         try:
             with closing(self._rows(generation, config)) as rows:
                 for _ in rows:
                     pass
         except KeyboardInterrupt:
-            broken_off = True
-        return generation.testset(broken_off=broken_off)
+            return generation.testset(broken_off=True)
+        return generation.testset()
 
     async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
         async with aclosing(self._arows(generation, config)) as rows:

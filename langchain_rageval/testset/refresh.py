@@ -242,33 +242,28 @@ class Refresh:
         attempts: checks of the rows that new or changed passages concern, in order.
         rows: mapping from the place in the test set to the current row; to None if the row has to be replaced.
         corrected: ids of the rows that got a new answer.
-        unchecked: number of rows that could not be checked.
-        first_failure: reason why the first of the unchecked rows could not be checked.
+        failures: reason for each row that could not be checked.
     """
 
     testset: Testset
     generation: Generation
     steps: Sequence[CandidateStep]
     check: CandidateStep
-    rows: dict[int, TestsetRow | None] = field(default_factory=dict)
+    rows: dict[int, TestsetRow | None] = field(init=False)
     corrected: list[str] = field(default_factory=list)
-    unchecked: int = 0
-    first_failure: str = ""
+    failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Compare the rows with the documents."""
         generation = self.generation
         self._updates = RowUpdates(generation.store, self.testset.known_sentences)
-        touched: dict[int, Candidate] = {}
         answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
         checking = generation.journaled(self.check)
         step = RowCheck(name="refresh", answering=answering, checking=checking)
-        for number, row in enumerate(self.testset.rows):
-            self.rows[number], candidate = self._updates.of(row, generation.seed)
-            if candidate is not None:
-                touched[number] = candidate
-        self._numbers = iter(touched)
-        self.attempts = [generation.check(step, candidate, _REFRESH_CALLS) for candidate in touched.values()]
+        updates = [self._updates.of(row, generation.seed) for row in self.testset.rows]
+        self.rows = {number: row for number, (row, _) in enumerate(updates)}
+        self._numbers = (number for number, (_, candidate) in enumerate(updates) if candidate)
+        self.attempts = [generation.check(step, one, _REFRESH_CALLS) for _, one in updates if one]
 
     @property
     def fallen(self) -> list[TestsetRow]:
@@ -340,9 +335,9 @@ class Refresh:
         if n_replaced < len(self.fallen):
             evolutions = ", ".join(dict.fromkeys(row.evolution for row in self.fallen))
             yield f"{n_replaced} of {len(self.fallen)} dropped rows were replaced, of the evolutions {evolutions}."
-        if self.unchecked:
-            rows = pluralize(self.unchecked, "row")
-            yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
+        if self.failures:
+            rows = pluralize(len(self.failures), "row")
+            yield f"{rows} could not be checked against changed passages and stayed as before: {self.failures[0]}."
 
     def record(self, result: Candidate) -> None:
         """Keep, correct or drop the row that was checked, by the result of its check.
@@ -355,9 +350,7 @@ class Refresh:
         if result.rejected is None:
             self.rows[number] = self._checked(self.testset.rows[number], result)
         elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:
-            self.unchecked += 1
-            reason = result.history[-1].feedback if result.history else result.rejected
-            self.first_failure = self.first_failure or reason
+            self.failures.append(result.history[-1].feedback if result.history else result.rejected)
         else:
             self.rows[number] = None
             self.generation.rejected.append(result)

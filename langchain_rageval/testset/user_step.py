@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from langchain_core.language_models import BaseLanguageModel
@@ -33,7 +33,7 @@ from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Run, Traced
 from langchain_rageval.run.usage import UsageMeter
 from langchain_rageval.steps.stage import Stage, describe_step
-from langchain_rageval.testset.candidate import Candidate, CandidateStep, Reason, StepUsage
+from langchain_rageval.testset.candidate import Candidate, CandidateStep, Reason
 
 
 class UserStep(CandidateStep):
@@ -247,7 +247,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
         unknown: reason why the step cannot be identified; "" if it can be identified.
-        counter: receives the usage of the step, including the usage of stored results.
+        count: function that receives the name of the step and its usage, also that of stored results.
     """
 
     in_traces: ClassVar[bool] = False
@@ -256,11 +256,11 @@ class JournaledStep(Traced[Candidate, Candidate]):
     journal: InstanceOf[Journal] | None
     fingerprint: str
     unknown: str = ""
-    counter: InstanceOf[StepUsage]
+    count: Callable[[str, Usage], None]
 
     @classmethod
-    def of(cls, step: CandidateStep, journal: Journal | None, counter: StepUsage) -> JournaledStep:
-        """Wrap a step so that its results are stored in `journal` and its usage is added to `counter`.
+    def of(cls, step: CandidateStep, journal: Journal | None, count: Callable[[str, Usage], None]) -> JournaledStep:
+        """Wrap a step so that its results are stored in `journal` and its usage is passed to `count`.
 
         Nothing is stored if `journal` is None, or if the settings of the step cannot be described, so that the step
         cannot be identified.
@@ -271,7 +271,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
             fingerprint, unknown = journal_key(describe_step(step), __version__), ""
         except NotDescribable as error:
             journal, fingerprint, unknown = None, "", str(error)
-        settings = {"journal": journal, "fingerprint": fingerprint, "unknown": unknown, "counter": counter}
+        settings = {"journal": journal, "fingerprint": fingerprint, "unknown": unknown, "count": count}
         return cls(step=step, **settings, name=step.get_name())
 
     def has_result(self, candidate: Candidate) -> bool:
@@ -300,7 +300,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
             except ValidationError as error:
                 problem = f"{self.journal} holds an entry that is not a candidate: {error}"
                 raise JournalError(f"{problem}; choose another journal file") from error
-            self.counter.add(self.get_name(), stored.usage)
+            self.count(self.get_name(), stored.usage)
             return stored.candidate
         try:
             result: Candidate = yield InvokeChild(self.step, candidate)
@@ -313,7 +313,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         except Exception as error:
             return self._reject(candidate, error)
         finally:
-            self.counter.add(self.get_name(), meter.usage)
+            self.count(self.get_name(), meter.usage)
 
     def _key(self, candidate: Candidate) -> str:
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
