@@ -16,7 +16,7 @@ from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputE
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.panels import map_members
-from langchain_rageval.prompts.answer_schemas import TurnFact, TurnFacts
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, TurnFact, TurnFacts
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.promptset import PromptSet
@@ -35,7 +35,7 @@ from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.questions import history_data, regenerate_questions, rewrite_question
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.testset.candidate import ask_step, prompt_step
+from langchain_rageval.testset.candidate import ask_step
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of
@@ -244,21 +244,15 @@ def _critique_aspect(judge: Judge, item: LabelledItem) -> Stage[State]:
     return critique_aspect(judge, item.aspect, definition=None if known else definitions[item.aspect])
 
 
-class _Prompt(Stage[State]):
+class _Prompt(JudgeStep):
     """Step that sends a prompt of the test set generator, and adds the typed `reply`."""
 
-    model_step: JudgeStep
     inputs: Mapping[str, Any]
     language_from: str
 
-    @property
-    def instrument(self) -> Mapping[str, Any]:
-        """Configuration of the prompt."""
-        return self.model_step.instrument
-
     def work(self, state: State) -> Operation[State]:
         """Send the request: one call."""
-        reply = yield from ask_step(self.model_step, self.inputs, self.language_from)
+        reply = yield from ask_step(self, self.inputs, self.language_from)
         return state | {"reply": reply}
 
 
@@ -271,8 +265,8 @@ def _prompt_examination(
     """Return the examination of a step of the test set generator; by default its reply has a field per criterion."""
 
     def build(judge: Any, item: LabelledItem) -> Stage[State]:
-        language_from = "\n".join([item.question, *item.contexts])
-        return _Prompt(model_step=prompt_step(prompt, judge), inputs=inputs(item), language_from=language_from)
+        sent = {"inputs": inputs(item), "language_from": "\n".join([item.question, *item.contexts])}
+        return _Prompt(prompt=prompt, judge=judge, answer=ANSWER_SCHEMAS[prompt], **sent)
 
     def read_criteria(state: State, _item: LabelledItem) -> list[CitedVerdict]:
         return [_reply_verdict(getattr(state["reply"], name)) for name in CRITERIA[prompt]]

@@ -132,7 +132,6 @@ def lines(*path):
 
 
 REPLIES = [reply for reply in lines("wikieval_judge_outputs", "ragas_raw_outputs.jsonl.gz") if reply["mode"] == "chat"]
-UPSTREAM = [row for row in lines("wikieval_judge_outputs", "upstream_scores.jsonl.gz") if row["mode"] == "chat"]
 IDS = sorted({reply["wikieval_id"] for reply in REPLIES})
 TEXTS = StrictJsonOutputParser(RootModel[list[str]])
 
@@ -165,18 +164,3 @@ def test_a_weak_judge_replayed_agrees_on_faithfulness_where_its_replies_can_be_r
     assert (found.wins, found.ties, found.losses, found.unscored) == (16, 1, 1, 2)
     assert [found.agreement, found.low, found.high] == pytest.approx([0.917, 0.722, 0.979], abs=5e-4)
     assert [note.partition(" has no value: ")[2].partition(":")[0] for note in found.notes] == ["UnfitReply"] * 2
-
-
-@pytest.mark.parametrize(
-    ("name", "worse", "counts"),
-    [("faithfulness", "ungrounded_answer", (18, 1, 1)), ("answer_relevance", "poor_answer", (12, 1, 7))],
-)
-def test_published_scores_of_the_same_judge_give_their_counts(name, worse, counts):
-    values = {(row["wikieval_id"], row["role"]): row["score"] for row in UPSTREAM if row["metric"] == f"{name}_score"}
-
-    def score(given):
-        value = values[given.id.partition("@")[2], given.metadata["role"]]
-        return Score(metric=name, aspect="answer", value=value)
-
-    found = pairwise_agreement(RunnableLambda(score, name=name), wikieval("answer", worse), progress=False)
-    assert (found.wins, found.ties, found.losses) == counts
