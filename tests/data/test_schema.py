@@ -232,7 +232,7 @@ def test_one_text_is_refused():
 
 def test_a_sample_without_them_is_written_as_before():
     written = Sample(question="q", contexts=["A"]).model_dump()
-    assert not {"retrieved", "retrieved_ids"} & written.keys()
+    assert not {"retrieved", "retrieved_ids", "history"} & written.keys()
 
 
 def test_files_of_samples_hold_them(tmp_path):

@@ -19,7 +19,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel, create_model
 
-from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
+from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
@@ -194,6 +194,8 @@ def test_answer_and_contexts_of_an_earlier_chain_are_removed():
     (sample,) = answered_by(lambda question: "new", progress=False).invoke([earlier])
     note = {"no_contexts": "no retriever ran: return the documents"}
     assert sample == Sample(question=QUESTION, answer="new", metadata=note)
+    (lost,) = answered_by(lambda question: 1 / 0, progress=False).invoke([earlier])
+    assert lost == Sample(question=QUESTION, metadata={"error": "ZeroDivisionError: division by zero"})
 
 
 # What the chain is given
@@ -301,15 +303,16 @@ def test_a_chain_that_begins_with_a_retriever_gets_the_text_under_any_name():
     assert ask(chain).answer == QUESTION
 
 
-def test_each_question_has_a_conversation_of_its_own_unless_the_config_names_one():
+async def test_each_question_has_a_conversation_of_its_own_unless_the_config_of_the_call_names_one():
     def thread(_, config):
         return config["configurable"]["thread_id"]
 
     samples = [Sample(question="1?"), Sample(question="2?")]
     first, second = answered_by(thread, progress=False).invoke(samples)
     assert first.answer != second.answer
-    named = answered_by(thread, progress=False).invoke(samples, {"configurable": {"thread_id": "mine"}})
-    assert [sample.answer for sample in named] == ["mine", "mine"]
+    config, asking = {"configurable": {"thread_id": "mine"}}, answered_by(thread, progress=False)
+    for named in (asking.invoke(samples, config), await asking.ainvoke(samples, config)):
+        assert [sample.answer for sample in named] == ["mine", "mine"]
 
 
 # Failures
@@ -445,32 +448,3 @@ def test_the_callback_leaves_out_the_documents_that_a_conversation_keeps_from_ea
         chain.invoke(QUESTION, with_callback(callback))
     assert rows[0].sample.contexts == CONTEXTS
     assert ask(chain).contexts == ["Berlin lies on the Spree.", *CONTEXTS]
-
-
-class Unusual(TypedDict):
-    """State of a graph without a name for the question."""
-
-    user_message: str
-    final_answer: str
-
-
-def test_a_graph_with_unknown_inputs_is_refused_with_their_names_before_it_is_asked():
-    asked = []
-
-    def generate(state):
-        asked.append(state)
-        return {"final_answer": state["user_message"]}
-
-    builder = StateGraph(Unusual)
-    builder.add_node("generate", generate)
-    builder.add_edge(START, "generate")
-    graph = builder.compile()
-    with pytest.raises(ConfigError) as error:
-        answered_by(graph, progress=False).invoke([Sample(question="a")])
-    assert "the chain takes {user_message, final_answer}" in str(error.value)
-    assert "pass a function that builds its input, such as lambda question: chain.invoke({'user_message'" in str(
-        error.value
-    )
-    assert asked == []
-    chain = RunnableLambda(lambda question: graph.invoke({"user_message": question})["final_answer"])
-    assert answered_by(chain, progress=False).invoke([Sample(question="a")])[0].answer == "a"

@@ -14,6 +14,7 @@ from helpers.offline import METRICS, UNJUDGED, offline
 from helpers.samples import town
 from helpers.scripted import PairScores, Vectors, answering, offline_reply
 from helpers.servers.chat import Faults
+from helpers.waiting import auntil
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -465,8 +466,8 @@ async def test_an_endless_async_iterator_ends_and_is_closed():
             closed.append(True)
 
     report = await aevaluate(endless(), faithfulness(judge), budget=Budget(calls=20), progress=False)
-    assert len(report.rows) == 10
-    assert len(judge.asked) == 20
+    assert (len(report.rows), len(judge.asked)) == (10, 20)
+    await auntil(lambda: closed)
 
 
 # With a journal

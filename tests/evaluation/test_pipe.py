@@ -112,22 +112,6 @@ async def test_samples_in_every_form_are_answered(tmp_path):
         answered_by(rag).invoke(tmp_path / "bad.jsonl")
 
 
-async def test_a_failure_of_the_chain_is_recorded_in_its_sample():
-    def breaks(inputs):
-        if "поле" in inputs["question"]:
-            raise ValueError("no index")
-        return {"answer": "Трава.", "contexts": ["Щавель – трава."]}
-
-    samples = [SAMPLES[0].model_copy(update={"answer": "of an earlier chain"}), SAMPLES[1]]
-    lost, answered = answered_by(breaks).invoke(samples)
-    assert (lost.answer, lost.metadata) == (None, {"error": "ValueError: no index"})
-    assert (answered.answer, answered.metadata) == ("Трава.", {"contexts_from": "output"})
-    assert await answered_by(breaks).ainvoke(samples) == [lost, answered]
-    assert answered_by(rag).invoke([lost])[0].metadata == {"contexts_from": "output"}
-    report = (answered_by(breaks) | scored_by(faithfulness(OfflineJudge()), progress=False)).invoke(samples)
-    assert "ValueError: no index" in report.rows[0].scores["faithfulness"].failure.message
-
-
 @pytest.mark.parametrize("most", [1, 3])
 async def test_so_many_questions_are_in_flight_at_most(most):
     lock, running, peak = threading.Lock(), 0, 0
@@ -155,20 +139,9 @@ async def test_so_many_questions_are_in_flight_at_most(most):
     assert peak <= most
 
 
-async def test_the_chain_gets_the_config_of_the_call():
-    def ask(_, config):
-        return str(config["configurable"]["tone"])
-
-    config = {"configurable": {"tone": "dry"}}
-    assert [sample.answer for sample in answered_by(ask).invoke(SAMPLES, config)] == ["dry", "dry"]
-    assert [sample.answer for sample in await answered_by(ask).ainvoke(SAMPLES, config)] == ["dry", "dry"]
-
-
 def test_a_chain_that_is_none_is_an_error_at_once():
     with pytest.raises(ConfigError, match=r"^a chain must be a Runnable or a function of the question, got str$"):
         answered_by("gpt")
-    with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
-        answered_by(rag, max_concurrency=0)
 
 
 # scored_by
