@@ -349,34 +349,3 @@ def test_a_run_waits_no_longer_than_its_policy_for_an_endpoint_that_rejects_all_
 def test_without_a_builder_the_error_says_what_to_define():
     with pytest.raises(NotImplementedError, match=r"^HostileJudgeTests must define `build_metric\(self, judge\)`$"):
         HostileJudgeTests().build_metric(OfflineJudge())
-
-
-OUTSIDE = """
-from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
-from langchain_rageval import Score
-from langchain_rageval.testing import HostileJudgeTests
-
-class TestBad(HostileJudgeTests):
-    judge = staticmethod(lambda messages: "yes")
-
-    def build_metric(self, judge):
-        def score(sample):
-            try:
-                said = judge.invoke([HumanMessage(sample.answer)]).text
-            except Exception:
-                said = ""
-            return Score(metric="bad", aspect="answer", value=float(said == "yes"))
-        return RunnableLambda(score, name="bad")
-
-    test_a_judge_that_hangs_is_abandoned = None
-"""
-
-
-@pytest.mark.gate
-def test_failures_in_a_separate_session_are_readable(pytester_session):
-    session = pytester_session(OUTSIDE)
-    tests = {name.rpartition("::")[2].partition("[")[0] for name in session.failed}
-    assert tests == {NUMBERS, SIZE}
-    assert f"AssertionError: by invoke, bad has the value 0, {NO_REPLY}\n" in session.output
-    assert "rageval" not in session.header  # the package registers no plugin

@@ -2,9 +2,13 @@
 
 import os
 import random
+import re
+import subprocess
+import sys
 import threading
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +30,12 @@ from langchain_rageval.metrics.structure import sequential_steps
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 from langchain_rageval.testing.hostile_judges import SAMPLE
 from langchain_rageval.testing.metric_tests import _pickle_copy
+
+ROOT = Path(__file__).parents[2]
+NO_REPLY = (
+    "although the judge gave no usable reply: that is a failure; read replies with a Step or StrictJsonOutputParser, "
+    "and let their errors pass"
+)
 
 
 class TestFixturesOfAModule(MetricTests):
@@ -192,8 +202,10 @@ def test_without_pytest_only_the_test_suites_are_missing_and_the_error_says_what
 
 
 OUTSIDE = """
-from langchain_rageval import Metric, OfflineJudge, aspect_critique, faithfulness
-from langchain_rageval.testing import MetricTests, assert_scores
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_rageval import Metric, OfflineJudge, Score, aspect_critique, faithfulness
+from langchain_rageval.testing import HostileJudgeTests, MetricTests, assert_scores
 
 SAMPLE = {"question": "Когда основан Мюнхен?", "answer": "В 1158 году. Слоны.", "contexts": ["Он основан в 1158 году."]}
 
@@ -212,21 +224,48 @@ class TestBroken(MetricTests):
         good = faithfulness(OfflineJudge())
         return Broken("faithfulness", aspect="grounding", reads=good.reads, steps=good.steps, reduce=good.reduce)
 
+class TestBadWithHostileJudges(HostileJudgeTests):
+    judge = staticmethod(lambda messages: "yes")
+
+    def build_metric(self, judge):
+        def score(sample):
+            try:
+                said = judge.invoke([HumanMessage(sample.answer)]).text
+            except Exception:
+                said = ""
+            return Score(metric="bad", aspect="answer", value=float(said == "yes"))
+        return RunnableLambda(score, name="bad")
+
+    test_a_judge_that_hangs_is_abandoned = None
+
 def test_thresholds():
     assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.9})
 """
 
 
 @pytest.mark.gate
-def test_failures_in_a_separate_session_are_readable(pytester_session):
-    told = pytester_session(OUTSIDE)
-    assert "TestPoliteness" not in told.failed
-    assert told.failed == {
-        "test_outside.py::TestBroken::test_its_score_is_a_number_with_a_reason_and_survives_being_written",
-        "test_outside.py::test_thresholds",
+def test_failures_in_a_separate_session_without_these_settings_are_readable(tmp_path):
+    (tmp_path / "test_outside.py").write_text(OUTSIDE, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "test_outside.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    assert {name.partition("[")[0] for name in re.findall(r"^FAILED test_outside.py::(\S+)", output, re.MULTILINE)} == {
+        "TestBroken::test_its_score_is_a_number_with_a_reason_and_survives_being_written",
+        "TestBadWithHostileJudges::test_no_error_and_no_invalid_reply_becomes_a_number",
+        "TestBadWithHostileJudges::test_a_huge_reply_leaves_a_small_score",
+        "test_thresholds",
     }
-    assert "a score must give its reason in one sentence" in told.output
-    assert "where '' = Score(" in told.output  # pytest rewrites the assertions of MetricTests
-    assert "FAILED faithfulness 0.500, at least 0.9: " in told.output
-    assert "assertions.py" not in told.output  # the frames of assert_scores are hidden
-    assert "rageval" not in told.header  # the package registers no plugin
+    assert "a score must give its reason in one sentence" in output
+    assert "where '' = Score(" in output  # pytest rewrites the assertions of MetricTests
+    assert f"AssertionError: by invoke, bad has the value 0, {NO_REPLY}\n" in output
+    assert "FAILED faithfulness 0.500, at least 0.9: " in output
+    assert "assertions.py" not in output  # the frames of assert_scores are hidden
+    assert "rageval" not in output.partition("collected")[0]  # the package registers no plugin
