@@ -4,9 +4,7 @@ import _thread
 import asyncio
 import json
 import re
-import threading
 import time
-from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pytest
@@ -39,9 +37,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JournalError, JudgeUnavailable
-from langchain_rageval.run.batch.providers import BatchState
 from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply, reported_tokens
-from langchain_rageval.run.batch.waves import SentBatch, Waves
 from langchain_rageval.run.journal import Journal
 
 FAST = Batch(poll=0.01)
@@ -530,67 +526,3 @@ def test_a_second_run_on_the_journal_of_one_under_way_is_refused_before_it_pays(
     with BatchServer(offline) as server:
         report = batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
     assert all(row.scores["faithfulness"].failure is None for row in report.rows)
-
-
-class Api:
-    """Batch API that fails a few times before it accepts a batch."""
-
-    provider, endpoint = "OpenAI", "http://judge"
-
-    def __init__(self, *errors, found=None):
-        self.errors, self.found, self.calls = list(errors), found, []
-
-    def submit(self, requests, key):
-        self.calls.append("submit")
-        if self.errors:
-            raise self.errors.pop(0)
-        return "b-1"
-
-    def find(self, key, count, since):
-        self.calls.append("find")
-        return self.found
-
-
-def submitted(api, journal):
-    waves = Waves(None, journal, 0.0, threading.Event(), None)
-    try:
-        return waves._submit([SimpleNamespace(api=api)]), waves
-    except Exception as error:
-        return error, waves
-
-
-def test_a_batch_is_submitted_five_times_unless_it_is_found(tmp_path):
-    journal = Journal(tmp_path / "run.db")
-    lost = [TimeoutError("lost")] * 5
-    batch, waves = submitted(Api(*lost[:4]), journal)
-    assert (batch.id, waves.under_way, waves._known()) == ("b-1", [batch], [batch])
-    found = Api(*lost, found="b-7")
-    assert submitted(found, journal)[0].id == "b-7"
-    assert found.calls == ["submit", "find"]
-    failing = Api(*lost)
-    journal = Journal(tmp_path / "other.db")
-    error, waves = submitted(failing, journal)
-    assert (error, failing.calls) == (lost[0], ["submit", "find"] * 4 + ["submit"])
-    assert ([one.id for one in waves._known()], waves.under_way) == ([None], [])  # it may exist at the provider
-    error, waves = submitted(Api(ValueError("no")), Journal(tmp_path / "third.db"))
-    assert (str(error), waves._known()) == ("no", [])
-
-
-def test_the_progress_adds_up_the_batches_of_a_wave():
-    states = {"a": [BatchState(False, 1, 1), BatchState(True, 2, 2)], "b": [BatchState(False, 1000, 3)] * 2}
-    states["b"].append(BatchState(True, 1001, 4))
-    stopped = threading.Event()
-    waves = Waves(None, None, 0.0, stopped, None)
-    waves.under_way = [SentBatch(key, "OpenAI", "http://judge", 2, 0.0, key) for key in "ab"]
-    api, shown = SimpleNamespace(state=lambda key: states[key].pop(0), replies=lambda _: []), []
-    waves.show = shown.append
-    waves._wait(dict.fromkeys("ab", api), {})
-    assert shown == [
-        "earlier wave: 2 batches, 1,001 answered, 4 failed",
-        "earlier wave: 2 batches, 1,002 answered, 5 failed",
-        "earlier wave: 2 batches, 1,003 answered, 6 failed",
-    ]
-    stopped.set()
-    states["c"], waves.under_way = [BatchState(False, 0, 0)], [SentBatch("c", "OpenAI", "http://judge", 2, 0.0, "c")]
-    with pytest.raises(CancelledError):  # a stopped run asks for no second state
-        waves._wait({"c": api}, {})

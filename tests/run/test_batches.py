@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+from concurrent.futures import CancelledError
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
@@ -399,9 +400,10 @@ def test_the_creation_of_a_batch_is_tried_five_times_and_a_batch_that_exists_is_
     assert (len(api.submitted), len(api.searched)) == (1, 1)
     assert json.loads(journal.get("batches")) == {}
     api = Api(*[LOST] * 9)
+    sending = waves(collected(api), journal)
     with pytest.raises(openai.APIConnectionError):
-        waves(collected(api), journal).send()
-    assert len(api.submitted) == 5
+        sending.send()
+    assert (len(api.submitted), sending.under_way) == (5, [])
     (known,) = json.loads(journal.get("batches")).values()  # it may have been created all the same
     assert (known["count"], known["id"]) == (2, None)
 
@@ -419,10 +421,11 @@ def test_the_creation_of_a_batch_is_tried_five_times_and_a_batch_that_exists_is_
             for status in (404, 405, 501)
         ),
         (401, JudgeUnavailable, "Provider refused the batch (HTTP 401): no"),
+        (None, ValueError, "no"),
     ],
 )
 def test_a_refused_batch_is_not_tried_again_and_not_remembered(tmp_path, status, kind, message):
-    journal, api = Journal(tmp_path / f"{status}.db"), Api(*[refused(status)] * 9)
+    journal, api = Journal(tmp_path / f"{status}.db"), Api(*[refused(status) if status else ValueError("no")] * 9)
     sending = waves(collected(api), journal)
     with pytest.raises(kind) as caught:
         sending.send()
@@ -463,15 +466,22 @@ def test_a_batch_that_the_provider_refused_as_a_whole_is_not_waited_for_again(tm
 
 
 def test_the_progress_of_a_wave_counts_all_its_batches_and_a_request_without_a_reply_is_lost():
-    api = Api("one", "two", states=[BatchState(False, 1, 0), BatchState(True, 1, 2), BatchState(True, 3, 0)])
+    api = Api("one", "two", states=[BatchState(False, 1000, 0), BatchState(True, 1, 2), BatchState(True, 1003, 1)])
     api.answers = [("r0", StoredReply(200, "{}")), ("r1", StoredReply(429, "{}"))]
     found, shown = collected(api, 5), []
     sending = waves(found)
     sending.show = shown.append
     assert sending.send()
-    assert shown == ["wave 1: 2 batches, 2 answered, 2 failed", "wave 1: 2 batches, 4 answered, 2 failed"]
+    assert shown == ["wave 1: 2 batches, 1,001 answered, 2 failed", "wave 1: 2 batches, 1,004 answered, 3 failed"]
     assert found.losses == {"r1": 1, "r2": 1, "r3": 1, "r4": 1}
     assert (sending.number, sending.sent, found.store.get("r0").owner) == (1, 5, "")
+
+
+def test_a_stopped_run_asks_for_no_second_state():
+    sending = waves(collected(Api(states=[BatchState(False, 0, 0)])))
+    sending._stopped.set()
+    with pytest.raises(CancelledError):
+        sending.send()
 
 
 def test_files_of_requests_are_numbered_from_the_path_of_the_first(tmp_path, monkeypatch):
