@@ -371,12 +371,18 @@ def test_a_task_that_fits_a_larger_lease_is_admitted_and_one_beyond_the_budget_i
     assert governor.exhausted
 
 
-def test_an_endpoint_that_has_answered_one_process_has_answered_all():
-    ledger, meter = Ledger(None, 4, 2), UsageMeter()
-    governors = [leased(ledger, "one", meter=meter, patience=0), leased(ledger, "two", patience=0)]
-    assert [governor.is_answered for governor in governors] == [False, False]
-    meter.add(calls=1, input_tokens=1)
-    assert [governor.is_answered for governor in governors] == [True, True]
+def test_an_endpoint_has_answered_once_tokens_were_spent_in_any_process():
+    meter, ledger = UsageMeter(), Ledger(None, 4, 2)
+    governors = [
+        Governor(meter=meter),
+        leased(ledger, "one", meter=meter, patience=0),
+        leased(ledger, "two", patience=0),
+    ]
+    answered = [[governor.is_answered for governor in governors]]
+    for spent in ({"calls": 1}, {"embedded": 1}, {"unreported": 1}):
+        meter.add(**spent)
+        answered.append([governor.is_answered for governor in governors])
+    assert answered == [[False] * 3] * 3 + [[True] * 3]
 
 
 def test_slots_and_pace_are_shared_by_the_expected_workers_and_by_more_if_there_are_more(monkeypatch):
@@ -451,16 +457,6 @@ def test_with_patience_five_permanent_errors_in_a_row_end_the_calls():
             governor.record_try(ENDPOINT, error)
         outage = governor.outage(ENDPOINT)
         assert (outage and (outage.failures, outage.cause.message)) == ((5, "Incorrect key") if ends else None)
-
-
-def test_an_endpoint_has_answered_once_tokens_were_spent():
-    meter = UsageMeter()
-    governor = Governor(meter=meter)
-    answered = [governor.is_answered]
-    for spent in ({"calls": 1}, {"embedded": 1}, {"unreported": 1}):
-        meter.add(**spent)
-        answered.append(governor.is_answered)
-    assert answered == [False, False, False, True]
 
 
 def test_a_process_that_was_silent_for_half_a_minute_shares_no_more(clock):
