@@ -8,9 +8,11 @@ import json
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.doors import report_by
 from helpers.each import crossed, each
 from helpers.offline import EMBEDDED, METRICS, RICH, offline, says_the_same
 from helpers.servers.chat import Embedder, Faults
@@ -50,14 +52,7 @@ def metrics_with(embeddings, names=EMBEDDED):
 @pytest.fixture(params=["evaluate", "aevaluate"])
 def report_of(request):
     """Both doors in turn: `report = await report_of(samples, metrics, **options)`."""
-
-    async def run(samples, metrics, **options):
-        options = {"progress": False, "retry": ONCE, **options}
-        if request.param == "evaluate":
-            return evaluate(samples, metrics, **options)
-        return await aevaluate(samples, metrics, **options)
-
-    return run
+    return partial(report_by, request.param, retry=ONCE)
 
 
 def embedded_in(report):

@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from helpers.doors import report_by
 from helpers.offline import METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.chat import Embedder, Faults
 from helpers.servers.endpoints import OpenAIServer
@@ -13,7 +14,7 @@ from helpers.waiting import until
 from langchain_core.caches import InMemoryCache
 from langchain_core.rate_limiters import BaseRateLimiter
 
-from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
+from langchain_rageval import Judge, RetryPolicy, Sample, faithfulness
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import prepare_samples
 
@@ -101,11 +102,7 @@ class TestTooManyCalls:
 @BOTH
 async def test_the_report_notes_rejected_calls(chat_openai, door):
     with Narrow(1, after="0.1", latency=0.05) as server:
-        metric, samples = asking(chat_openai(server)), rag_samples(20)
-        if door == "evaluate":
-            report = evaluate(samples, metric, progress=False)
-        else:
-            report = await aevaluate(samples, metric, progress=False)
+        report = await report_by(door, rag_samples(20), asking(chat_openai(server)))
     (note,) = (note for note in report.notes if note.startswith("The endpoint rejected calls"))
     assert re.fullmatch(r"The endpoint rejected calls: between \d+ and 16 were allowed at a time\.", note)
 
@@ -129,15 +126,11 @@ class Leave(BaseRateLimiter):
 
 async def scored(door, samples, metric, **options):
     """The scores by one of the four doors."""
-    match door:
-        case "invoke":
-            return [metric.invoke(sample) for sample in samples]
-        case "ainvoke":
-            return [await metric.ainvoke(sample) for sample in samples]
-        case "evaluate":
-            report = evaluate(samples, metric, progress=False, **options)
-        case "aevaluate":
-            report = await aevaluate(samples, metric, progress=False, **options)
+    if door == "invoke":
+        return [metric.invoke(sample) for sample in samples]
+    if door == "ainvoke":
+        return [await metric.ainvoke(sample) for sample in samples]
+    report = await report_by(door, samples, metric, **options)
     return [score for row in report.rows for score in row.scores.values()]
 
 

@@ -7,11 +7,12 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from helpers.doors import report_by
 from helpers.samples import SAMPLE
 from helpers.scripted import broken_judge
 from helpers.waiting import PATIENCE
 
-from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness
+from langchain_rageval import OfflineJudge, evaluate, faithfulness
 from langchain_rageval.run import progress
 from langchain_rageval.run.usage import UsageMeter
 
@@ -27,25 +28,18 @@ def clock(monkeypatch):
     return clock
 
 
-async def evaluated(door, **options):
-    if door == "evaluate":
-        evaluate(SAMPLES, metric, **options)
-    else:
-        await aevaluate(SAMPLES, metric, **options)
-
-
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_a_short_run_says_nothing_and_progress_can_be_turned_off(capsys, monkeypatch, door):
-    await evaluated(door)
+    await report_by(door, SAMPLES, metric, progress=True)
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
-    await evaluated(door, progress=False)
+    await report_by(door, SAMPLES, metric, progress=False)
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_away_from_a_terminal_it_is_plain_lines_on_stderr(capsys, monkeypatch, door):
     monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0)
-    await evaluated(door)
+    await report_by(door, SAMPLES, metric, progress=True)
     told = capsys.readouterr()
     assert told.out == ""
     assert "\x1b" not in told.err

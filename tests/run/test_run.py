@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import offline, rag_samples
 from helpers.scripted import scripted, statements, supported, verdicts
@@ -21,7 +22,6 @@ from langchain_rageval import (
     OfflineJudge,
     RetryPolicy,
     Sample,
-    aevaluate,
     context_precision,
     evaluate,
     faithfulness,
@@ -147,15 +147,11 @@ def test_without_a_timeout_a_call_stays_in_its_thread():
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_a_failed_score_says_which_model_did_not_answer_within_how_many_seconds(endpoint, is_async, max_retries):
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_a_failed_score_says_which_model_did_not_answer_within_how_many_seconds(endpoint, door, max_retries):
     server = endpoint.server(offline, faults=Faults.script(["hang"] * 9))
     metric = faithfulness(endpoint.model(server, max_retries=max_retries))
-    options = {"timeout": 0.3, "retry": RetryPolicy(attempts=1), "progress": False}
-    if is_async:
-        report = await aevaluate(rag_samples(1), metric, **options)
-    else:
-        report = evaluate(rag_samples(1), metric, **options)
+    report = await report_by(door, rag_samples(1), metric, timeout=0.3, retry=RetryPolicy(attempts=1))
     failure = report.rows[0].scores["faithfulness"].failure
     name = {"openai": "ChatOpenAI m", "gigachat": "GigaChat GigaChat-2"}[endpoint.name]
     assert (failure.error, failure.message) == ("TimeoutError", f"{name} did not answer within 0.3 s")
@@ -219,10 +215,7 @@ async def test_without_callbacks_on_a_metric_its_steps_do_not_look_for_them(aske
 async def test_without_callbacks_on_an_evaluation_its_metrics_do_not_look_for_them(asked, door):
     samples = [SAMPLE.model_copy(update={"id": str(number)}) for number in range(20)]
     metrics = [faithfulness(OfflineJudge()), context_precision(OfflineJudge())]
-    if door == "evaluate":
-        report = evaluate(samples, metrics, max_concurrency=1, progress=False)
-    else:
-        report = await aevaluate(samples, metrics, max_concurrency=1, progress=False)
+    report = await report_by(door, samples, metrics, max_concurrency=1)
     assert [of.scored for of in report.summary().values()] == [20, 20]
     assert 1 <= len(asked) <= 2  # by the first of its workers
 
