@@ -167,25 +167,6 @@ def test_ids_that_do_not_match_the_contexts_are_refused(grader):
 # What grades mean
 
 
-async def test_every_grader_is_a_stage_that_gives_the_same_sync_and_async():
-    ce, embeddings = scoring({"a": 1.0, "b": 2.0}), HashingEmbeddings()
-    fields = {"contexts": ["a", "b"], "context_ids": ["1", "2"], "reference_context_ids": ["2"], "relevance": {"1": 2}}
-    state = {"sample": Sample(question="a?", **fields)}
-    for grader in (
-        llm_grader(OfflineJudge()),
-        llm_grader(OfflineJudge(), pointwise=True),
-        cross_encoder_grader(ce),
-        cross_encoder_grader(ce, "sigmoid"),
-        embedding_grader(embeddings),
-        label_grader(),
-        id_grader(),
-    ):
-        findings = grader.invoke(state)["grades"]
-        assert [f.number for f in findings] == [1, 2]
-        assert (await grader.ainvoke(state))["grades"] == findings
-        assert all(grader.could_have_made(finding) for finding in findings)
-
-
 class Lengths(Grader):
     """A grader of one's own: half the length of a chunk."""
 

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from helpers.doors import scores_by
 from helpers.each import each
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import GenericFakeChatModel
@@ -23,7 +24,6 @@ from langchain_rageval import (
     Sample,
     Step,
     Value,
-    aevaluate,
     evaluate,
     plan,
 )
@@ -75,12 +75,12 @@ def test_the_inputs_are_the_fields_or_what_a_function_gives():
     assert seen == [{"answer": "Thank you {name}!", "contexts": ["First."]}, "How?"]
 
 
-@pytest.mark.parametrize("door", [evaluate, aevaluate])
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_model_calls_and_tokens_are_counted(door):
     both = RunnableParallel(a=PROMPT | saying(message("1")), b=PROMPT | saying(message("1", input_tokens=3)))
     metric = mine(both | (lambda _: 1))
-    report = door([SAMPLES[0]], metric, progress=False)
-    usage = (report if door is evaluate else await report).rows[0].scores["mine"].usage
+    (scores,) = await scores_by(door, SAMPLES[:1], metric)
+    usage = scores["mine"].usage
     assert (usage.calls, usage.input_tokens, usage.output_tokens) == (2, 10, 4)
     assert usage.seconds > 0
 
@@ -93,7 +93,7 @@ def test_a_cached_reply_is_no_call_and_a_model_without_usage_is_estimated():
     assert (run.meter.usage.calls, run.meter.usage.input_tokens, run.meter.unreported) == (1, None, 3)
 
 
-@pytest.mark.parametrize("door", [evaluate, aevaluate])
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_the_limit_on_concurrent_calls_holds(door):
     under_way, most, lock = [0], [0], threading.Lock()
 
@@ -106,13 +106,12 @@ async def test_the_limit_on_concurrent_calls_holds(door):
             under_way[0] -= 1
         return 1
 
-    report = door(SAMPLES, mine(slow), max_concurrency=2, progress=False)
-    report = report if door is evaluate else await report
-    assert report.summary()["mine"].scored == 6
+    scores = await scores_by(door, SAMPLES, mine(slow), max_concurrency=2)
+    assert [score["mine"].value for score in scores] == [1.0] * 6
     assert most[0] <= 2
 
 
-@pytest.mark.parametrize("door", [evaluate, aevaluate])
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_transport_errors_are_retried_and_count_as_calls(door):
     tries = []
 
@@ -123,22 +122,18 @@ async def test_transport_errors_are_retried_and_count_as_calls(door):
         return AIMessage("1")
 
     metric = mine(PROMPT | flaky | StrOutputParser())
-    options = {"retry": RetryPolicy(attempts=5, initial=0.001, max_wait=0.002), "progress": False}
-    report = door(SAMPLES[:1], metric, **options)
-    report = report if door is evaluate else await report
-    assert (report.rows[0].scores["mine"].value, len(tries)) == (1.0, 3)
+    retry = RetryPolicy(attempts=5, initial=0.001, max_wait=0.002)
+    (scores,) = await scores_by(door, SAMPLES[:1], metric, retry=retry)
+    assert (scores["mine"].value, len(tries)) == (1.0, 3)
 
 
-@pytest.mark.parametrize("door", [evaluate, aevaluate])
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_a_chain_that_hangs_is_ended_by_the_timeout(door):
     released = threading.Event()
     metric = mine(RunnableLambda(lambda _: released.wait(30)))
-    options = {"timeout": 0.05, "retry": RetryPolicy(attempts=1), "progress": False}
-    report = door(SAMPLES[:1], metric, **options)
-    report = report if door is evaluate else await report
+    (scores,) = await scores_by(door, SAMPLES[:1], metric, timeout=0.05, retry=RetryPolicy(attempts=1))
     released.set()
-    assert report.rows[0].scores["mine"].failure.error == "TimeoutError"
-    assert report.rows[0].scores["mine"].failure.step == "out"
+    assert (scores["mine"].failure.error, scores["mine"].failure.step) == ("TimeoutError", "out")
 
 
 def test_the_budget_bounds_its_calls():
