@@ -9,12 +9,10 @@ from uuid import uuid4
 
 import pytest
 import requests
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, Search
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
 from helpers.servers.loopback import Loopback, Received, Response
-from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
 from langsmith import Client, aevaluate, evaluate, tracing_context
@@ -62,16 +60,9 @@ def client(session: Session) -> Client:
     return Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
 
 
-class Retriever(BaseRetriever):
-    """Finds the documents about Munich."""
-
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return DOCUMENTS
-
-
 def answers_alone() -> Runnable[Any, str]:
     """A chain whose output is the answer: its contexts are to be found in the run of its retriever."""
-    retrieve = {"context": Retriever(), "question": RunnablePassthrough()}
+    retrieve = {"context": Search(), "question": RunnablePassthrough()}
     return RunnableLambda(lambda inputs: inputs["question"]) | retrieve | RunnableLambda(lambda _: ANSWER)
 
 
@@ -191,7 +182,7 @@ async def test_without_upload_no_call_of_the_judge_is_traced(entry_point, tracin
     ((feedback, _),) = await experiment(entry_point, client, answers_alone(), both, examples(QUESTION))
     assert feedback.score == 0.5
     assert seen == [(False, None), (False, None)]
-    assert "Retriever" in session.posted  # LangSmith itself posts the target's runs
+    assert "Search" in session.posted  # LangSmith itself posts the target's runs
     assert OUR_RUNS.isdisjoint(session.posted)
 
 

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
-from helpers.samples import CONTEXTS
+from helpers.samples import CONTEXTS, Search
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_rageval import ConfigError, OfflineJudge, exact_match, faithfulness, recall_at, suite
@@ -67,17 +66,10 @@ def test_the_fields_of_a_data_set_become_an_assessment_with_a_rationale(mlflow):
     assert found["faithfulness"]["metadata"]["direction"] == "higher"
 
 
-class Shelf(BaseRetriever):
-    """Finds two passages."""
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        found = {"d2": CONTEXTS[1], "d1": "Мюнхен стоит на реке Изар."}
-        return [Document(text, metadata={"doc_uri": uri}) for uri, text in found.items()]
-
-
 @pytest.mark.gate
 def test_contexts_come_from_the_retriever_spans_of_a_chain(mlflow):
-    shelf = Shelf()
+    found = {"d2": CONTEXTS[1], "d1": "Мюнхен стоит на реке Изар."}
+    shelf = Search(documents=[Document(text, metadata={"doc_uri": uri}) for uri, text in found.items()])
     answer = RunnableLambda(lambda given: f"Мюнхен стоит на реке Изар. ({len(given['found'])})")
     chain = RunnablePassthrough.assign(found=RunnableLambda(lambda given: given["question"]) | shelf) | answer
     data = [{"inputs": {"question": QUESTION}, "expectations": {"expected_retrieved_context": [{"doc_uri": "d1"}]}}]

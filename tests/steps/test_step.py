@@ -235,20 +235,6 @@ class Share(BaseModel):
     share: float
 
 
-class Point(BaseModel):
-    point: str
-    reason: str
-    covered: bool
-
-
-class Points(BaseModel):
-    points: list[Point]
-
-
-class Words(BaseModel):
-    words: list[str]
-
-
 def voted(*replies, **options):
     """The answer, and the findings, of a step that each order of a jury gives alike."""
     step = Step(type(replies[0]), prompts=ONE, reads=("answer",), name="voted", **options)
@@ -261,10 +247,6 @@ def voted(*replies, **options):
     return decided[0], states[0].get("agreement") or states[0]["undecided"]
 
 
-def points(*covered):
-    return Points(points=[Point(point=f"p{n}", reason=f"{covered}", covered=one) for n, one in enumerate(covered)])
-
-
 def test_each_field_is_decided_by_its_type_whatever_the_order_of_the_votes():
     decided, findings = voted(*(Grade(reason=str(n), grade=n) for n in (2, 7, 9)))
     assert (decided.grade, decided.reason) == (7, "7")
@@ -273,16 +255,6 @@ def test_each_field_is_decided_by_its_type_whatever_the_order_of_the_votes():
     levels = [Level(reason=str(n), level=one) for n, one in enumerate(("low", "high", "low"))]
     decided, findings = voted(*levels)
     assert (decided.level, findings[0].verdict) == ("low", "0.67")
-
-
-def test_a_list_is_decided_item_by_item():
-    decided, findings = voted(points(True, True), points(False, True), points(False, True))
-    assert [one.covered for one in decided.points] == [False, True]
-    assert [(f.text, f.verdict) for f in findings] == [("points[p0].covered", "0.67"), ("points[p1].covered", "1.00")]
-    decided, _ = voted(Words(words=["a", "b", "c", "d"]), Words(words=["a"]), Words(words=["a", "e"]))
-    assert decided.words == ["a"]
-    decided, _ = voted(points(True), points(True, False), points(True, False))
-    assert [one.covered for one in decided.points] == [True, False]
 
 
 def test_without_a_strict_majority_there_is_no_answer_but_the_votes_are_found():

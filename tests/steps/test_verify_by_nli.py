@@ -9,7 +9,6 @@ from helpers.labelled import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, Wo
 from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.cross_encoders import BaseCrossEncoder
 
 from langchain_rageval import (
     ConfigError,
@@ -25,18 +24,6 @@ from langchain_rageval import (
 from langchain_rageval.errors import ModelOutputError
 
 LABELS = ("contradiction", "entailment", "neutral")
-
-
-class Nli(BaseCrossEncoder):
-    """Gives for each pair what `answer` says, a number or three; keeps the pairs."""
-
-    def __init__(self, answer):
-        self.answer = answer
-        self.asked = []
-
-    def score(self, text_pairs):
-        self.asked.append(text_pairs)
-        return [self.answer(premise, statement) for premise, statement in text_pairs]
 
 
 def reader(*texts):
@@ -58,7 +45,7 @@ def by_words(premise, statement):
 
 
 def test_each_statement_is_held_against_every_sentence_and_every_chunk_of_several():
-    nli = Nli(by_words)
+    nli = PairScores(by_words)
     score = scored(nli, "Горит баня.", "Кража.")
     premises = ["Горит баня.", "Тонет дом.", "Горит баня. Тонет дом.", "Всё цело."]
     assert nli.asked == [[(premise, text) for text in ("Горит баня.", "Кража.") for premise in premises]]
@@ -70,24 +57,24 @@ def test_each_statement_is_held_against_every_sentence_and_every_chunk_of_severa
 
 
 def test_what_only_a_whole_chunk_entails_cites_all_its_sentences():
-    score = scored(Nli(by_words), "Горит дом.")
+    score = scored(PairScores(by_words), "Горит дом.")
     assert (score.value, score.findings[0].cites) == (1.0, ["1.1", "1.2"])
 
 
 def test_every_chunk_that_entails_a_statement_is_cited():
-    score = scored(Nli(by_words), "Пожар.", contexts=["Был пожар. Да.", "Нет.", "Снова пожар."])
+    score = scored(PairScores(by_words), "Пожар.", contexts=["Был пожар. Да.", "Нет.", "Снова пожар."])
     assert score.findings[0].cites == ["1.1", "3.1"]
 
 
 @pytest.mark.parametrize("contexts", [[], ["", " "]])
 def test_without_contexts_nothing_is_scored_and_nothing_supported(contexts):
-    nli = Nli(by_words)
+    nli = PairScores(by_words)
     assert scored(nli, "Кража.", contexts=contexts).value == 0.0
     assert nli.asked == []
 
 
 def test_many_statements_go_in_tens():
-    nli = Nli(by_words)
+    nli = PairScores(by_words)
     score = scored(nli, *(f"Случай {n}." for n in range(23)), contexts=["Случай 7."])
     assert [len(pairs) for pairs in nli.asked] == [10, 10, 3]
     assert [f.number for f in score.findings if f.verdict == "supported"] == [8]
@@ -99,7 +86,7 @@ def test_many_statements_go_in_tens():
 
 @each(("threshold", "verdict"), [(0.5, "supported"), (0.7, "supported"), (0.71, "absent")])
 def test_the_threshold_is_reached_from_where_it_stands(threshold, verdict):
-    score = scored(NliVerifier(Nli(lambda *_: 0.7), threshold=threshold), "Кража.")
+    score = scored(NliVerifier(PairScores(lambda *_: 0.7), threshold=threshold), "Кража.")
     assert score.findings[0].verdict == verdict
 
 
@@ -107,9 +94,9 @@ def test_contradicted_takes_three_scores_a_pair():
     def three(premise, statement):
         return [0.9, 0.05, 0.05] if premise == "Всё цело." else [0.1, 0.1, 0.8]
 
-    score = scored(NliVerifier(Nli(three), labels=LABELS), "Сгорело всё.")
+    score = scored(NliVerifier(PairScores(three), labels=LABELS), "Сгорело всё.")
     assert [(f.verdict, f.reason, f.cites) for f in score.findings] == [("contradicted", "contradiction 0.90", ["2.1"])]
-    one = scored(Nli(lambda *pair: three(*pair)[1]), "Сгорело всё.")
+    one = scored(PairScores(lambda *pair: three(*pair)[1]), "Сгорело всё.")
     assert one.findings[0].verdict == "absent"
 
 
@@ -117,17 +104,17 @@ def test_support_outweighs_contradiction_elsewhere():
     def three(premise, _):
         return [0.9, 0.0, 0.1] if premise == "Всё цело." else [0.0, 0.8, 0.2]
 
-    assert scored(NliVerifier(Nli(three), labels=LABELS), "Горит.").findings[0].verdict == "supported"
+    assert scored(NliVerifier(PairScores(three), labels=LABELS), "Горит.").findings[0].verdict == "supported"
 
 
 def test_labels_may_be_a_list():
-    encoder = Nli(None)
+    encoder = PairScores(None)
     assert NliVerifier(encoder, labels=[*LABELS]) == NliVerifier(encoder, labels=tuple(LABELS))
 
 
 @given(st.lists(st.floats(-800, 800), min_size=3, max_size=3), st.permutations(LABELS))
 def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
-    verifier = NliVerifier(Nli(None), labels=labels, scale="softmax")
+    verifier = NliVerifier(PairScores(None), labels=labels, scale="softmax")
     entailed, contradicted = verifier._probabilities(np.array([logits]), 1)
     powers = {label: math.exp(logit - max(logits)) for label, logit in zip(labels, logits, strict=True)}
     assert entailed[0] == pytest.approx(powers["entailment"] / sum(powers.values()))
@@ -136,7 +123,7 @@ def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
 
 @given(st.floats(-1e6, 1e6))
 def test_one_logit_is_read_by_the_logistic_curve(logit):
-    (entailed,), (contradicted,) = NliVerifier(Nli(None), scale="sigmoid")._probabilities(np.array([logit]), 1)
+    (entailed,), (contradicted,) = NliVerifier(PairScores(None), scale="sigmoid")._probabilities(np.array([logit]), 1)
     assert 0 <= entailed <= 1
     assert (entailed >= 0.5) == (logit >= 0) or abs(logit) < 1e-12
     assert contradicted == 0
@@ -161,11 +148,11 @@ WITH_LABELS = {"labels": LABELS}
 )
 def test_scores_of_another_shape_or_range_are_refused(answer, options, complaint):
     with pytest.raises(ConfigError) as caught:
-        scored(NliVerifier(Nli(lambda *_: answer), **options), "Кража.")
+        scored(NliVerifier(PairScores(lambda *_: answer), **options), "Кража.")
     assert str(caught.value) == complaint
 
 
-class Short(Nli):
+class Short(PairScores):
     """Gives one score for all pairs."""
 
     def score(self, text_pairs):
@@ -175,8 +162,8 @@ class Short(Nli):
 @each(
     ("encoder", "complaint"),
     [
-        (Nli(lambda *_: math.nan), "the cross-encoder returned the score nan, which is not a finite number"),
-        (Nli(lambda *_: "high"), "the cross-encoder returned no numbers, but ['high', 'high', 'high', 'high']"),
+        (PairScores(lambda *_: math.nan), "the cross-encoder returned the score nan, which is not a finite number"),
+        (PairScores(lambda *_: "high"), "the cross-encoder returned no numbers, but ['high', 'high', 'high', 'high']"),
         (Short(None), "the cross-encoder returned scores of the shape (1,) for 4 pairs"),
     ],
 )
@@ -202,7 +189,7 @@ def test_what_are_no_scores_of_all_pairs_is_an_error_of_the_model(encoder, compl
 )
 def test_an_invalid_option_is_refused_when_built(options, complaint):
     with pytest.raises(ConfigError) as caught:
-        NliVerifier(**{"cross_encoder": Nli(None), **options})
+        NliVerifier(**{"cross_encoder": PairScores(None), **options})
     assert str(caught.value) == complaint
 
 
@@ -215,7 +202,7 @@ def knows(premise, statement):
 
 
 def test_it_takes_the_judges_place_wherever_statements_are_verified():
-    judge, nli = World().judge(), Nli(knows)
+    judge, nli = World().judge(), PairScores(knows)
     metrics = [
         faithfulness(judge, verifier=nli),
         context_recall(judge, verifier=nli),
@@ -230,15 +217,15 @@ def test_it_takes_the_judges_place_wherever_statements_are_verified():
 
 
 def test_what_reads_the_scores_is_part_of_the_instrument():
-    judge, nli = World().judge(), Nli(knows)
-    verifiers = [None, nli, NliVerifier(nli, threshold=0.9), NliVerifier(nli, labels=LABELS), PairScores(knows)]
+    judge, nli = World().judge(), PairScores(knows)
+    verifiers = [None, nli, NliVerifier(nli, threshold=0.9), NliVerifier(nli, labels=LABELS), PairScores(by_words)]
     assert len({faithfulness(judge, verifier=verifier).instrument for verifier in verifiers}) == len(verifiers)
     assert faithfulness(judge, verifier=nli).instrument == faithfulness(judge, verifier=NliVerifier(nli)).instrument
 
 
 @pytest.mark.parametrize("options", [{}, {"labels": LABELS, "scale": "softmax"}])
 def test_a_plan_asks_nobody(options):
-    nli = Nli(lambda *_: pytest.fail("a plan scores nothing"))
+    nli = PairScores(lambda *_: pytest.fail("a plan scores nothing"))
     metrics = claim_metrics(World().judge(), verifier=NliVerifier(nli, **options))
     planned = plan([SAMPLE], metrics)
     assert (planned.calls, planned.notes) == (3, [])

@@ -171,6 +171,18 @@ class Aspect(BaseModel):
     ok: bool
 
 
+class Point(BaseModel):
+    """Part of an answer that its first text names."""
+
+    reason: str
+    point: str
+    ok: bool
+
+
+def points(*values):
+    return [Point(reason="because", point=f"p{number}", ok=value) for number, value in enumerate(values)]
+
+
 class Flag(BaseModel):
     """Part of an answer without a name."""
 
@@ -207,6 +219,18 @@ def flags(*values, kind=Flag, **fields):
                 *(("field[1].statement", "1.00"), ("field[1].ok", "1.00")),
                 *(("field[2].statement", "1.00"), ("field[2].ok", "0.60")),
             ],
+        ),
+        (
+            list[Point],
+            [points(True), *[points(True, False)] * 2],
+            points(True, False),
+            [("field[p0].ok", "1.00"), ("field[p1].ok", "0.67")],
+        ),
+        (
+            list[str],
+            [["a", "b"], ["a"], ["a", "e"]],
+            ["a"],
+            [("field: a", "1.00"), ("field: b", "0.67"), ("field: e", "0.67")],
         ),
         (
             list[Literal["p", "q"]],
