@@ -30,10 +30,21 @@ def failed(metric: str = "faithfulness", **more: Any) -> Score:
     return Score(**{"metric": metric, "aspect": "grounding", "failure": LOST, **more})
 
 
-def row(index: int, *scores: Score, **sample: Any) -> Row:
-    """Return a row with these scores; keyword arguments are fields of the sample."""
-    given = {"id": f"q-{index}", "question": "When was Munich founded?", "answer": "In 1158.", **sample}
-    return Row(index=index, sample=Sample(**given), scores={score.metric: score for score in scores})
+def row(index: int, *scores: Score, **fields: Any) -> Row:
+    """Return a row with these scores; keyword arguments are fields of the row, such as `time`, or of the sample."""
+    own = {name: fields.pop(name) for name in Row.model_fields.keys() & fields.keys()}
+    given = {"id": f"q-{index}", "question": "When was Munich founded?", "answer": "In 1158.", **fields}
+    return Row(index=index, sample=Sample(**given), scores={score.metric: score for score in scores}, **own)
+
+
+def over(report: Report, **fields: Any) -> Report:
+    """Return a report whose rows, or their samples, have these fields; of a function, what it returns for the row."""
+    rows = []
+    for one in report.rows:
+        own = {name: value(one) if callable(value) else value for name, value in fields.items()}
+        of_sample = {name: own.pop(name) for name in Sample.model_fields.keys() & own.keys()}
+        rows.append(one.model_copy(update={"sample": one.sample.model_copy(update=of_sample), **own}))
+    return Report(rows)
 
 
 def report_of(*scores: Score | Sequence[Score], notes: Sequence[str] = ()) -> Report:
@@ -59,11 +70,9 @@ def stream(means: Sequence[float | None], per_day: int = 50, seed: int = 1, **mo
         for number in range(per_day if mean is not None else 0):
             noise = [scored(number % 5 / 10, "noise", direction="lower")] if more.get("noise") else []
             question = f"{more.get('question', 'Q')}, {day} {number}?"
-            one = row(
-                len(rows), scored(float(rng.random() < (mean or 0))), *noise, id=f"{day}-{number}", question=question
-            )
-            tags = {"version": more.get("version", "1" if day < 10 else "2")}
-            rows.append(one.model_copy(update={"time": START + timedelta(days=day, minutes=number), "tags": tags}))
+            fields = {"id": f"{day}-{number}", "time": START + timedelta(days=day, minutes=number)}
+            fields |= {"question": question, "tags": {"version": more.get("version", "1" if day < 10 else "2")}}
+            rows.append(row(len(rows), scored(float(rng.random() < (mean or 0))), *noise, **fields))
     return Report(rows)
 
 

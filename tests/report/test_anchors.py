@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from helpers.each import each
 from helpers.manual import load_benchmark
-from helpers.reports import START, row, scored
+from helpers.reports import START, over, row, scored
 from helpers.scripted import answering, human_of, statements, supported, verdicts
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
@@ -61,8 +61,9 @@ def test_a_reply_from_a_cache_is_not_asked_anew():
 
 def run(values, *, changed=0, anew=True, side="new"):
     """Return a run whose first rows have other answers than those of the other side."""
-    rows = [row(n, scored(float(value)), answer=side if n < changed else "same") for n, value in enumerate(values)]
-    return Report([one.model_copy(update={"asked": ["faithfulness"] if anew else []}) for one in rows])
+    anew = ["faithfulness"] if anew else []
+    answers = [side if n < changed else "same" for n in range(len(values))]
+    return Report([row(n, scored(float(value)), answer=answers[n], asked=anew) for n, value in enumerate(values)])
 
 
 GOOD = [1] * 160 + [0] * 40
@@ -84,12 +85,9 @@ def test_a_judge_that_has_moved_alone_makes_its_verdict_undecided():
         Report([row(n, scored(1 - value, metric="exact_match"), scored(value)) for n, value in enumerate(values)])
         for values in (HARSHER, GOOD)
     )
-    asked_about_one = [
-        Report([one.model_copy(update={"asked": ["faithfulness"]}) for one in side.rows]) for side in (new, old)
-    ]
-    both = asked_about_one[0].compare(asked_about_one[1])
+    both = over(new, asked=["faithfulness"]).compare(over(old, asked=["faithfulness"]))
     assert [both[name].verdict for name in ("faithfulness", "exact_match")] == ["undecided", "better"]
-    for other in (run(GOOD, anew=False), Report([one.model_copy(update={"asked": []}) for one in run(GOOD).rows])):
+    for other in (run(GOOD, anew=False), over(run(GOOD), asked=[])):
         plain = run(HARSHER).compare(other)
         assert (plain["faithfulness"].verdict, dict(plain.judge_shift)) == ("worse", {})
 
@@ -154,12 +152,9 @@ def test_under_twenty_anchors_say_nothing(anchors):
 
 
 def test_anchors_need_no_value_for_the_cluster_that_other_rows_have():
-    def by_topic(report):
-        fields = [{"metadata": {"topic": str(n)} if n < 100 else {}} for n in range(200)]
-        rows = zip(report.rows, fields, strict=True)
-        return Report([one.model_copy(update={"sample": one.sample.model_copy(update=own)}) for one, own in rows])
-
-    found = by_topic(run(GOOD, changed=100)).compare(by_topic(run(GOOD, changed=100, side="old")), cluster="topic")
+    topics = {"metadata": lambda one: {"topic": str(one.index)} if one.index < 100 else {}}
+    sides = [over(run(GOOD, changed=100, side=side), **topics) for side in ("new", "old")]
+    found = sides[0].compare(sides[1], cluster="topic")
     assert found.judge_shift["faithfulness"].anchors == 100
 
 
@@ -168,9 +163,7 @@ def test_rows_that_were_scored_again_are_anchors_whatever_the_candidate_answers(
     drawn = rows_to_ask_again(baseline.rows, 40)
     assert [one.index for one in drawn] == sorted(one.index for one in rows_to_ask_again(baseline.rows, 40, seed=0))
     assert drawn != rows_to_ask_again(baseline.rows, 40, seed=1)
-    again = Report(
-        [one.model_copy(update={"scores": {"faithfulness": scored(0.0)}, "asked": ["faithfulness"]}) for one in drawn]
-    )
+    again = over(Report(drawn), scores={"faithfulness": scored(0.0)}, asked=["faithfulness"])
     found = run(HARSHER, changed=200).compare(baseline, anchors=again)
     share = sum(one.scores["faithfulness"].value for one in drawn) / 40
     assert (found.judge_shift["faithfulness"].difference, found["faithfulness"].verdict) == (-share, "undecided")
@@ -178,9 +171,7 @@ def test_rows_that_were_scored_again_are_anchors_whatever_the_candidate_answers(
 
 def renamed(report, start):
     """Return a run whose rows have other ids and questions of their own, such as one of production."""
-    texts = [{"id": f"live-{start + n}", "question": f"Q{n}?"} for n in range(len(report.rows))]
-    rows = zip(report.rows, texts, strict=True)
-    return Report([one.model_copy(update={"sample": one.sample.model_copy(update=own)}) for one, own in rows])
+    return over(report, id=lambda one: f"live-{start + one.index}", question=lambda one: f"Q{one.index}?")
 
 
 @each("anew", [True, False])
@@ -198,9 +189,8 @@ def test_runs_over_different_samples_share_anchors_by_their_texts(anew):
 
 
 def test_a_trend_gives_the_shift_of_the_judge_apart():
-    rows = renamed(run(HARSHER), 1000).rows
-    live = [one.model_copy(update={"time": START + timedelta(hours=n)}) for n, one in enumerate(rows)]
-    found = trend(Report(live), renamed(run(GOOD), 0))
+    live = over(renamed(run(HARSHER), 1000), time=lambda one: START + timedelta(hours=one.index))
+    found = trend(live, renamed(run(GOOD), 0))
     assert found.judge_shift["faithfulness"].difference == pytest.approx(-0.1)
     assert "the judge itself has moved by -0.100" in repr(found)
 

@@ -105,8 +105,11 @@ def test_a_row_comes_back_from_the_table_of_a_sink(tmp_path):
         contexts=["c"],
         retrieved=["c", "d"],
         metadata={"run_id": "r", "language": "ru"},
-    ).model_copy(update={"time": datetime(2026, 11, 2, 3, tzinfo=UTC), "tags": {"v": "1"}, "asked": ["faithfulness"]})
-    bare = row(1, unscored("why"), answer=None, question="Q?", id="a").model_copy(update={"time": whole.time})
+        time=datetime(2026, 11, 2, 3, tzinfo=UTC),
+        tags={"v": "1"},
+        asked=["faithfulness"],
+    )
+    bare = row(1, unscored("why"), answer=None, question="Q?", id="a", time=whole.time)
     with closing(sqlite3.connect(tmp_path / "scores.db", isolation_level=None)) as connection:
         prepare_table(connection)
         for one in (whole, bare):

@@ -333,10 +333,8 @@ def test_the_mean_of_a_gate_counts_blank_answers_only_where_the_answer_is_measur
 def test_an_audit_decides_by_the_interval_of_the_strong_judge(own, strong, broken, threshold, allow, verdict, codes):
     audits = [*map(scored, strong), *[failed()] * broken]
     audits += [None] * (60 - len(audits))
-    rows = [
-        row(n, scored(own)).model_copy(update={"audit": {} if audit is None else {"faithfulness": audit}})
-        for n, audit in enumerate(audits)
-    ]
+    audits = [{} if audit is None else {"faithfulness": audit} for audit in audits]
+    rows = [row(n, scored(own), audit=audit) for n, audit in enumerate(audits)]
     (gate,) = Report(rows).gates({"faithfulness": threshold}, allow=allow)
     assert (gate.verdict, gate.codes) == (verdict, codes)
 

@@ -14,6 +14,7 @@ from helpers.reports import (
     STANDALONE,
     START,
     judged_as,
+    over,
     report,
     row,
     sample,
@@ -24,7 +25,7 @@ from helpers.reports import (
 )
 from helpers.screens import EVIL, NEEDS_CHROMIUM, Axe, expect
 
-from langchain_rageval import Finding, Report, Row, Sample, Score, trend
+from langchain_rageval import Finding, Report, Row, Score, trend
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.report.labelling import load_labels
@@ -376,10 +377,8 @@ def test_without_drift_or_without_baseline_nothing_is_marked(opened):
 
 
 def test_metrics_with_an_alarm_come_first(opened):
-    def reversed_scores(report):
-        return Report([one.model_copy(update={"scores": dict([*one.scores.items()][::-1])}) for one in report.rows])
-
-    found = trend(reversed_scores(live([0.5] * 8)), reversed_scores(BASELINE))
+    turned = partial(over, scores=lambda one: dict([*one.scores.items()][::-1]))
+    found = trend(turned(live([0.5] * 8)), turned(BASELINE))
     assert (found.metrics, list(found.alarms)) == (["noise", "faithfulness"], ["faithfulness"])
     page = opened(found)
     assert page.locator(".beside h2").all_inner_texts() == ["faithfulness", "noise ↓"]
@@ -430,9 +429,8 @@ def test_hostile_texts_of_a_trend_run_nothing_and_the_layout_holds(opened, width
     rows = []
     for number in range(12):
         score = Score(metric=EVIL, aspect="answer", value=number % 2, reason=EVIL)
-        one = row(number, score, id=f"{number}{EVIL}", question=EVIL, metadata={EVIL: EVIL})
-        tags = {EVIL: f"{EVIL}{number % 3}"}
-        rows.append(one.model_copy(update={"time": START + timedelta(days=number), "tags": tags}))
+        more = {"time": START + timedelta(days=number), "tags": {EVIL: f"{EVIL}{number % 3}"}}
+        rows.append(row(number, score, id=f"{number}{EVIL}", question=EVIL, metadata={EVIL: EVIL}, **more))
     page = opened(trend(Report(rows), Report(rows), by=EVIL), width=width)
     page.locator(".chart a .target").first.click()
     expect(page.locator("#table tbody th small")).to_have_count(4)
@@ -459,10 +457,8 @@ def test_labels_of_the_chart_do_not_overlap_on_a_page(opened, width):
 
 
 def test_a_metric_without_any_value_is_shown_without_a_curve(opened):
-    rows = [
-        row(n, scored(1.0), Score(metric="noise", aspect="answer", unscored="no facts"), id=f"r{n}") for n in range(8)
-    ]
-    page = opened(trend(Report([one.model_copy(update={"time": START}) for one in rows])))
+    lost = Score(metric="noise", aspect="answer", unscored="no facts")
+    page = opened(trend(Report([row(n, scored(1.0), lost, id=f"r{n}", time=START) for n in range(8)])))
     expect(page.locator("section:has(#chart-1)")).to_contain_text("No sample has a score.")
     assert page.locator(".chart").count() == 1
 
@@ -562,9 +558,7 @@ def test_a_person_sees_question_answer_contexts_and_references_but_no_id(opened)
 
 def test_the_conversation_before_a_question_is_shown(opened):
     turns = [{"role": "user", "text": "Tell me about Munich."}]
-    judged = row(0, scored(1.0))
-    chat = Sample(**{**judged.sample.model_dump(), "history": turns})
-    page = opened(Report([judged.model_copy(update={"sample": chat})]).to_label(1))
+    page = opened(Report([row(0, scored(1.0), history=turns)]).to_label(1))
     expect(page.locator(".head section").first).to_have_text(
         "Conversation before the questionuser: Tell me about Munich."
     )

@@ -435,8 +435,8 @@ def test_only_the_audit_of_the_rescored_metric_is_computed_anew():
 
 def test_scores_of_a_later_run_replace_earlier_ones_and_their_audits():
     audits = {name: scored(0.5, name) for name in ("a", "b")}
-    first = row(7, scored(0.1, "a"), scored(0.2, "b")).model_copy(update={"audit": audits, "asked": ["a", "b"]})
-    later = row(0, scored(0.3, "a"), scored(0.4, "c")).model_copy(update={"asked": ["c"]})
+    first = row(7, scored(0.1, "a"), scored(0.2, "b"), audit=audits, asked=["a", "b"])
+    later = row(0, scored(0.3, "a"), scored(0.4, "c"), asked=["c"])
     joined = join_reports(
         Report([first, row(9, scored(0.6, "b"))], left_out=[(9, "a")]), Report([later], left_out=[(1, "c")])
     )

@@ -211,10 +211,8 @@ def test_money_has_a_column_only_if_it_is_known():
 
 def audited(*pairs, **more):
     """Return the audit of rows with these values of the own and of the strong judge."""
-    rows = [
-        row(n, scored(own, **more)).model_copy(update={"audit": {"faithfulness": scored(strong, **more)}})
-        for n, (own, strong) in enumerate(pairs)
-    ]
+    audits = [{"faithfulness": scored(strong, **more)} for _, strong in pairs]
+    rows = [row(n, scored(own, **more), audit=audits[n]) for n, (own, _) in enumerate(pairs)]
     return Report(rows).audit["faithfulness"]
 
 

@@ -2,10 +2,10 @@
 
 import random
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from textwrap import dedent
 
-from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.reports import START, failed, report_of, row, scored, unscored
 from helpers.stored import assert_stored, plain
 
 from langchain_rageval import Report, trend
@@ -106,10 +106,9 @@ def month(mean, seed, *, start=0, size=60):
         first = failed() if place % 17 == 3 else unscored() if place % 11 == 4 else scored(value, usage=paid)
         rare = [scored(round(value), "rare", usage=paid)] * (place % 9 == 0)
         fields = {"id": f"q-{start + place}", "metadata": {"language": language, "conversation": f"c-{place // 3}"}}
-        one = row(place, first, noise(round(1 - value, 2)), *rare, **fields)
-        when = datetime(2026, 11, 2, tzinfo=UTC) + timedelta(hours=7 * place)
+        fields |= {"time": START + timedelta(hours=7 * place), "tags": {"language": language}}
         audit = {"faithfulness": scored(min(1.0, value + 0.1))} if place % 4 == 0 else {}
-        rows.append(one.model_copy(update={"time": when, "tags": {"language": language}, "audit": audit}))
+        rows.append(row(place, first, noise(round(1 - value, 2)), *rare, audit=audit, **fields))
     return Report(rows, ["Something to know."])
 
 

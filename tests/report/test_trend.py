@@ -2,11 +2,12 @@
 
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import START, failed, report_of, row, scored, stream
+from helpers.reports import START, failed, over, report_of, row, scored, stream
 
 from langchain_rageval import ConfigError, Report, Row, Sample, trend
 from langchain_rageval.data.notes import code_of
@@ -28,9 +29,9 @@ def test_rows_are_summarised_by_day_and_week():
 
 
 def test_rows_are_summarised_by_a_tag_in_order_of_time():
-    later = stream([0.7] * 2, version="2").rows
-    rows = [one.model_copy(update={"time": one.time + timedelta(days=9), "index": 1000 + one.index}) for one in later]
-    assert list(trend(Report([*rows, *stream([0.9]).rows]), by="version")) == ["1", "2"]
+    later = {"time": lambda one: one.time + timedelta(days=9), "index": lambda one: 1000 + one.index}
+    rows = [*over(stream([0.7] * 2, version="2"), **later).rows, *stream([0.9]).rows]
+    assert list(trend(Report(rows), by="version")) == ["1", "2"]
 
 
 def test_a_fall_raises_an_alarm_that_says_since_when():
@@ -92,22 +93,17 @@ def test_weekends_are_no_changes():
 
 def test_hours_are_the_blocks_of_a_history_of_a_few_days():
     times = [START + timedelta(minutes=15 * number) for number in range(4 * 24)]
-    rows = [row(n, scored(float(n < 48 or n % 4 == 0)), id=str(n)) for n in range(len(times))]
-    rows = [one.model_copy(update={"time": time}) for one, time in zip(rows, times, strict=True)]
+    rows = [row(n, scored(float(n < 48 or n % 4 == 0)), id=str(n), time=time) for n, time in enumerate(times)]
     (change,) = trend(Report(rows)).changes["faithfulness"]
     assert change.since == START + timedelta(hours=12)
 
 
 def test_repeats_of_a_question_count_once_a_day_and_again_on_the_next():
-    report = Report(
-        [
-            row(n, scored(value), id="q").model_copy(update={"time": START + timedelta(hours=n)})
-            for n, value in enumerate([1.0] * 24 + [0.0] * 24)
-        ]
-    )
+    values = enumerate([1.0] * 24 + [0.0] * 24)
+    report = Report([row(n, scored(value), id="q", time=START + timedelta(hours=n)) for n, value in values])
     assert trend(report, BASELINE).alarms == {}  # two values
-    many = [one.model_copy(update={"index": n, "time": START + timedelta(days=n)}) for n, one in enumerate(report.rows)]
-    assert trend(Report(many), BASELINE).alarms["faithfulness"].since == START + timedelta(days=24)
+    many = over(report, time=lambda one: START + timedelta(days=one.index))
+    assert trend(many, BASELINE).alarms["faithfulness"].since == START + timedelta(days=24)
 
 
 def test_an_alarm_ends_with_since():
@@ -142,12 +138,9 @@ def turns_of(sample, count=3):
 
 def test_where_lower_is_better_a_rise_is_a_drift():
     def noise(one):
-        value = 1 - float(one.scores["faithfulness"])
-        return one.model_copy(update={"scores": {"noise": scored(value, "noise", direction="lower")}})
+        return {"noise": scored(1 - float(one.scores["faithfulness"]), "noise", direction="lower")}
 
-    def turned(report):
-        return Report([noise(one) for one in report.rows])
-
+    turned = partial(over, scores=noise)
     assert trend(turned(stream([0.9] * 10)), turned(BASELINE)).alarms == {}
     assert list(trend(turned(stream([0.5] * 10)), turned(BASELINE)).alarms) == ["noise"]
 
@@ -156,11 +149,10 @@ def test_where_lower_is_better_a_rise_is_a_drift():
 def test_an_alarm_does_not_depend_on_the_scale_of_the_values(low, width, bounds):
     """Without a range, the scale is that from 0 to the greatest value, or to 1."""
 
-    def graded(report):
-        values = [low + width * one.scores["faithfulness"].value for one in report.rows]
-        rows = zip(report.rows, values, strict=True)
-        return Report([one.model_copy(update={"scores": {"g": scored(v, "g", range=bounds)}}) for one, v in rows])
+    def grade(one):
+        return {"g": scored(low + width * one.scores["faithfulness"].value, "g", range=bounds)}
 
+    graded = partial(over, scores=grade)
     live, baseline = stream([0.9] * 2 + [0.4] * 4, per_day=20), stream([0.9] * 4, seed=2, per_day=30)
     plain = trend(live, baseline, margin=0.05).alarms["faithfulness"]
     found = trend(graded(live), graded(baseline), margin=0.05 * width).alarms["g"]
@@ -179,7 +171,7 @@ def test_the_spread_of_days_is_that_of_their_residuals():
 
 
 def test_rows_and_baselines_without_values_leave_dashes():
-    rows = [*stream([0.9]).rows, row(99, id="x").model_copy(update={"time": START + timedelta(days=2)})]
+    rows = [*stream([0.9]).rows, row(99, id="x", time=START + timedelta(days=2))]
     found = trend(Report(rows), report_of(*[failed()] * 9))
     assert [cells[:2] for cells in found.cells()] == [("baseline", "0"), ("2026-11-02", "50"), ("2026-11-04", "0")]
     assert [cells[2] for cells in found.cells()][::2] == ["–", "–"]
@@ -195,8 +187,8 @@ def mixed(easy, seed, days=10):
     for number in range(60 * days):
         topic = "easy" if rng.random() < easy else "hard"
         value = scored(float(rng.random() < {"easy": 0.95, "hard": 0.55}[topic]))
-        one = row(number, value, id=f"{seed}-{number}", question=f"Q{number}?", metadata={"topic": topic})
-        rows.append(one.model_copy(update={"time": START + timedelta(minutes=20 * number)}))
+        fields = {"question": f"Q{number}?", "time": START + timedelta(minutes=20 * number)}
+        rows.append(row(number, value, id=f"{seed}-{number}", metadata={"topic": topic}, **fields))
     return Report(rows)
 
 
@@ -211,8 +203,7 @@ def test_a_shift_of_the_mix_is_named_and_is_no_drift_if_adjusted_for():
 
 def test_a_mix_that_shifts_half_way_is_a_change_unless_adjusted_for():
     first, second = mixed(0.9, 1), mixed(0.1, 2)
-    later = [one.model_copy(update={"time": one.time + timedelta(days=20)}) for one in second.rows]
-    live = Report([*first.rows, *later])
+    live = Report([*first.rows, *over(second, time=lambda one: one.time + timedelta(days=20)).rows])
     (change,) = trend(live).changes["faithfulness"]
     assert abs(change.since - (START + timedelta(days=20))) <= timedelta(days=12)
     assert trend(live, adjust="metadata.topic").changes == {}
@@ -271,18 +262,14 @@ def test_what_cannot_be_shown_is_refused(live, options, problem):
 
 def test_a_metric_that_no_row_with_a_time_has_is_not_watched():
     live = Report([*stream([0.9] * 3).rows, row(999, scored(1.0, "other"), id="untimed")])
-    both = [one.model_copy(update={"scores": {**one.scores, "other": scored(1.0, "other")}}) for one in BASELINE.rows]
-    found = trend(live, Report(both))
+    found = trend(live, over(BASELINE, scores=lambda one: {**one.scores, "other": scored(1.0, "other")}))
     assert [code_of(note) for note in found.notes] == ["rows-without-time", "only-in-baseline"]
     assert found.alarms == {}
 
 
 def test_rows_of_slices_with_few_baseline_samples_are_counted_in_a_note():
     def about(report, topic):
-        return [
-            row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": {"topic": topic}})})
-            for row in report.rows
-        ]
+        return over(report, metadata={"topic": topic}).rows
 
     baseline = Report([*about(BASELINE, "old"), *about(stream([1.0], per_day=5), "new")])
     live = Report([*about(stream([0.9] * 3), "old"), *about(stream([0.9], per_day=7), "new")])
