@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from langchain_core.runnables import Runnable
-from pydantic import InstanceOf
 
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Sample
@@ -85,37 +84,6 @@ class UserQuestionReview(AskingStep):
         return state.with_verdict(True, "").replace(answerable=review.answerable)
 
 
-class AdoptedQuestion(CandidateStep):
-    """Step that reviews a user's question, then answers it from its passages or marks it as unanswerable.
-
-    Attributes:
-        reviewing: step that reviews the question.
-        answering: step that finds the passages of a question, answers it and verifies the answer.
-        refusing: step that writes the answer of an unanswerable question.
-    """
-
-    in_traces: ClassVar[bool] = False
-
-    reviewing: InstanceOf[Runnable[Candidate, Candidate]]
-    answering: InstanceOf[Runnable[Candidate, Candidate]]
-    refusing: InstanceOf[Runnable[Candidate, Candidate]]
-
-    def work(self, state: Candidate) -> Operation[Candidate]:
-        """Review the question, then answer it or mark it as unanswerable.
-
-        If the review expects an answer but the writer finds none, the question is marked as unanswerable. If the review
-        expects none but the writer finds one, the question is answered.
-        """
-        result: Candidate = yield InvokeChild(self.reviewing, state)
-        reviewed = result
-        for answerable in () if reviewed.rejected else (reviewed.answerable, not reviewed.answerable):
-            step = self.answering if answerable else self.refusing
-            result = yield InvokeChild(step, reviewed.replace(answerable=answerable))
-            if result.rejected not in _DOUBTED:
-                break
-        return result
-
-
 @dataclass
 class Adoption:
     """One run that makes rows of a test set from users' questions.
@@ -142,9 +110,25 @@ class Adoption:
         yield from embed_passages(self.generation.store)
         vectors = yield from self.generation.vectors([_standalone(sample) for sample in self.questions])
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
-        reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
-        step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
-        return [self.generation.check(step, one, _ADOPTION_CALLS) for one in self._candidates(vectors)]
+        self._reviewing, find, self._refusing, check = map(self.generation.journaled, [review, *self.steps])
+        self._answering = find | self._refusing | check
+        candidates = self._candidates(vectors)
+        return [self.generation.check(self._answer(one), one, "adopt", _ADOPTION_CALLS) for one in candidates]
+
+    def _answer(self, state: Candidate) -> Operation[Candidate]:
+        """Review the question, then answer it or mark it as unanswerable.
+
+        If the review expects an answer but the writer finds none, the question is marked as unanswerable. If the review
+        expects none but the writer finds one, the question is answered.
+        """
+        result: Candidate = yield InvokeChild(self._reviewing, state)
+        reviewed = result
+        for answerable in () if reviewed.rejected else (reviewed.answerable, not reviewed.answerable):
+            step: Runnable[Candidate, Candidate] = self._answering if answerable else self._refusing
+            result = yield InvokeChild(step, reviewed.replace(answerable=answerable))
+            if result.rejected not in _DOUBTED:
+                break
+        return result
 
     def _candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
         """Return one candidate for each group of equal or near questions, with the first question of the group.

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import numpy as np
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
-from langchain_core.runnables.config import ensure_config
 
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import pluralize
@@ -31,7 +30,7 @@ from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.progress import Progress
 from langchain_rageval.run.requests import Embed, InvokeChild, Operation
-from langchain_rageval.run.run import RUN_KEY, CallOptions, Run, build_run, without_run
+from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions, NewQuestion, reject_duplicate
 from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason
@@ -55,10 +54,10 @@ _LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
-Attempt = Operation[Candidate]
-"""An attempt to make a row: an operation that invokes steps on a candidate, unless the rest of the budget is too small.
+Attempt = Callable[[Run], Operation[Candidate]]
+"""Attempt at a row: function from a run, which counts the usage, to an operation that invokes steps on a candidate.
 
-The expected cost is reserved when the operation starts, which is when it is the turn of the attempt.
+The operation rejects the candidate if its expected cost does not fit the rest of the budget.
 """
 
 Record = Callable[[Candidate], None]
@@ -201,8 +200,7 @@ class Generation:
         Args:
             starts: mapping from row numbers to candidates, as returned by `next_round`.
         """
-        run = self.run.for_sample()
-        return [self._attempt_of(number, candidate, run) for number, candidate in starts.items()]
+        return [partial(self._attempt_of, number, candidate) for number, candidate in starts.items()]
 
     def accept(self, attempts: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
         """Record the candidates of a round; reject those with blank or duplicate questions that no step has rejected.
@@ -295,7 +293,7 @@ class Generation:
             reason = _INTERRUPTED if broken_off else self.stop_reason or ended
             yield f"{n_rows} of {size} rows were generated: {reason}."
 
-    def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Attempt:
+    def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Operation[Candidate]:
         """Attempt a row; if the first step is in the journal, the attempt is expected to cost nothing."""
         evolution, reviewed = self.scheduler.rows[number].evolution, bool(candidate.question)
         steps: list[Runnable[Candidate, Candidate]] = []
@@ -307,16 +305,19 @@ class Generation:
         calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
         kind = (evolution.get_name(), reviewed, resumed)
         chain: Runnable[Candidate, Candidate] = RunnableSequence(*steps, *self._journaled(evolution), name=_CHAIN)
-        return (yield from self._attempt(chain, candidate, kind, calls, run))
+        return (yield from self._attempt(_invoke(chain, candidate), candidate, kind, calls, run))
 
-    def check(self, step: CandidateStep, candidate: Candidate, calls: int) -> Attempt:
-        """Attempt one step alone; its expected cost is that of `calls` calls of a model."""
-        return self._attempt(step, candidate, step.get_name(), calls, self.run.for_sample())
+    def check(self, work: Operation[Candidate], candidate: Candidate, kind: str, calls: int) -> Attempt:
+        """Return an attempt to check a candidate by an operation, for which `calls` calls of a model are expected.
+
+        The checks of one `kind` have similar costs.
+        """
+        return partial(self._attempt, work, candidate, kind, calls)
 
     def _attempt(
-        self, step: Runnable[Candidate, Candidate], candidate: Candidate, kind: Hashable, calls: int, run: Run
-    ) -> Attempt:
-        """Invoke a step on a candidate; reject the candidate if the expected cost does not fit the budget.
+        self, work: Operation[Candidate], candidate: Candidate, kind: Hashable, calls: int, run: Run
+    ) -> Operation[Candidate]:
+        """Do the work on a candidate; reject the candidate if the expected cost does not fit the budget.
 
         The cost of `calls` calls is expected until the cost of an attempt of the same kind is known.
         """
@@ -324,31 +325,33 @@ class Generation:
         reserved = self._ledger.admit(kind, lambda: Cost(calls, calls * tokens, 0))
         if reserved is None:
             return candidate.reject(Reason.BUDGET_SPENT)
-        own = run.metered()
         try:
-            result: Candidate = yield InvokeChild(step, candidate, {RUN_KEY: own})
-            return result
+            return (yield from work)
         finally:
-            self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self._ledger.settle(kind, reserved, Cost.of(run.meter.usage, run.meter.unreported))
 
     def results(self, attempts: Iterable[Attempt], config: RunnableConfig) -> Generator[Candidate]:
         """Run attempts in worker threads and yield the resulting candidates in the order of the attempts.
 
-        A result is yielded as soon as this result and all earlier ones are available. `config` is the LangChain config
-        of the attempts.
+        A result is yielded as soon as this result and all earlier ones are available. Equal calls of the attempts are
+        made once. `config` is the LangChain config of the attempts.
         """
-        own = without_run(ensure_config(config))
-        return self.run.threads.stream([partial(drive, one, self.run, own) for one in attempts], self._n_workers)
+        run = self.run.for_sample()
+
+        def make(attempt: Attempt) -> Candidate:
+            return drive(*_begin(attempt, run, config))
+
+        return self.run.threads.stream([partial(make, attempt) for attempt in attempts], self._n_workers)
 
     async def aresults(self, attempts: Iterable[Attempt], config: RunnableConfig) -> AsyncGenerator[Candidate]:
         """Like `results`, but calls the models' async methods on the caller's event loop."""
-        own, gate = without_run(ensure_config(config)), asyncio.Semaphore(self._n_workers)
+        run, gate = self.run.for_sample(), asyncio.Semaphore(self._n_workers)
 
-        async def gated(attempt: Attempt) -> Candidate:
+        async def make(attempt: Attempt) -> Candidate:
             async with gate:
-                return await adrive(attempt, self.run, own)
+                return await adrive(*_begin(attempt, run, config))
 
-        async with aclosing(astream_results(map(gated, attempts))) as results:
+        async with aclosing(astream_results(map(make, attempts))) as results:
             async for result in results:
                 yield result
 
@@ -442,3 +445,14 @@ class Generation:
             **passage_fields(passages),
             **{name: candidate[name] for name in names},
         )
+
+
+def _begin(attempt: Attempt, run: Run, config: RunnableConfig) -> tuple[Operation[Candidate], Run, RunnableConfig]:
+    """Return what a driver needs: the operation of an attempt, a run that counts its usage, and a config with it."""
+    own = run.metered()
+    return attempt(own), own, own.into(config)
+
+
+def _invoke(step: Runnable[Candidate, Candidate], candidate: Candidate) -> Operation[Candidate]:
+    result: Candidate = yield InvokeChild(step, candidate)
+    return result

@@ -6,10 +6,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableSequence
-from pydantic import InstanceOf
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import pluralize
@@ -187,48 +186,6 @@ def _sentences(text: str) -> list[str]:
 _REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, answer, check both answers
 
 
-class RowCheck(CandidateStep):
-    """Step that answers the question of a row again, and keeps the earlier answer if the passages still support it.
-
-    Otherwise the candidate gets the new answer if the passages support the new answer, and is rejected if they do not.
-
-    Attributes:
-        answering: step that finds the passages of a question and answers it.
-        checking: step that verifies an answer.
-    """
-
-    in_traces: ClassVar[bool] = False
-
-    answering: InstanceOf[Runnable[Candidate, Candidate]]
-    checking: InstanceOf[Runnable[Candidate, Candidate]]
-
-    def work(self, state: Candidate) -> Operation[Candidate]:
-        """Answer the question again: two calls; if the answer differs, up to two more calls verify both answers.
-
-        The result has the earlier answer if the passages support it, else the new answer if they support the new one.
-        The result is rejected if they support neither, or no longer answer the question. An unanswerable question
-        becomes answerable if a document answers it now.
-        """
-        earlier = state.reference or ""
-        answered: Candidate = yield InvokeChild(self.answering, state.replace(reference=None))
-        if answered.rejected == Reason.ANSWERED_BY_DOCUMENTS:
-            passages = [*state.nearest, *state.passages]
-            question = state.replace(answerable=True, passages=passages, nearest=[], reference=None)
-            answered, earlier = (yield InvokeChild(self.answering, question)), ""
-        if answered.rejected or not answered.answerable:
-            return answered
-        if earlier and normalize_text(earlier) == normalize_text(answered.reference or ""):
-            there = {number for passage in answered.passages for number in sentence_hashes(passage.text)}
-            kept = [text for text in state.evidence if sentence_hashes(text).keys() <= there]
-            return answered.replace(reference=earlier, evidence=kept)
-        checked: Candidate = answered.reject(Reason.UNSUPPORTED)
-        if earlier:
-            checked = yield InvokeChild(self.checking, answered.replace(reference=earlier))
-        if checked.rejected:
-            checked = yield InvokeChild(self.checking, answered)
-        return checked
-
-
 @dataclass
 class Refresh:
     """One run that adapts a test set to changed documents.
@@ -257,13 +214,39 @@ class Refresh:
         """Compare the rows with the documents."""
         generation = self.generation
         self._updates = RowUpdates(generation.store, self.testset.known_sentences)
-        answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
-        checking = generation.journaled(self.check)
-        step = RowCheck(name="refresh", answering=answering, checking=checking)
+        self._answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
+        self._checking = generation.journaled(self.check)
         updates = [self._updates.of(row, generation.seed) for row in self.testset.rows]
         self.rows = {number: row for number, (row, _) in enumerate(updates)}
         self._numbers = (number for number, (_, candidate) in enumerate(updates) if candidate)
-        self.attempts = [generation.check(step, one, _REFRESH_CALLS) for _, one in updates if one]
+        candidates = [candidate for _, candidate in updates if candidate]
+        self.attempts = [generation.check(self._answer(one), one, "refresh", _REFRESH_CALLS) for one in candidates]
+
+    def _answer(self, state: Candidate) -> Operation[Candidate]:
+        """Answer the question of a row again: two calls; if the answer differs, up to two more calls verify both.
+
+        The result has the earlier answer if the passages support it, else the new answer if they support the new one.
+        The result is rejected if they support neither, or no longer answer the question. An unanswerable question
+        becomes answerable if a document answers it now.
+        """
+        earlier = state.reference or ""
+        answered: Candidate = yield InvokeChild(self._answering, state.replace(reference=None))
+        if answered.rejected == Reason.ANSWERED_BY_DOCUMENTS:
+            passages = [*state.nearest, *state.passages]
+            question = state.replace(answerable=True, passages=passages, nearest=[], reference=None)
+            answered, earlier = (yield InvokeChild(self._answering, question)), ""
+        if answered.rejected or not answered.answerable:
+            return answered
+        if earlier and normalize_text(earlier) == normalize_text(answered.reference or ""):
+            there = {number for passage in answered.passages for number in sentence_hashes(passage.text)}
+            kept = [text for text in state.evidence if sentence_hashes(text).keys() <= there]
+            return answered.replace(reference=earlier, evidence=kept)
+        checked: Candidate = answered.reject(Reason.UNSUPPORTED)
+        if earlier:
+            checked = yield InvokeChild(self._checking, answered.replace(reference=earlier))
+        if checked.rejected:
+            checked = yield InvokeChild(self._checking, answered)
+        return checked
 
     @property
     def fallen(self) -> list[TestsetRow]:
