@@ -39,6 +39,9 @@ _BEFORE_VALUE = " \t\r\n\"'`:"
 _LEAST_MASS = 1e-6  # of all labels together; below it the tokens say nothing about the verdict
 _ATTRIBUTE = "_rageval_probabilities"
 
+_Values = dict[str, list[tuple[str, int]]]
+"""Plain values in the JSON of a reply by their keys: the texts of the values, and the places where they begin."""
+
 Distribution = Mapping[str, float]
 """Probabilities of the labels of a verdict, which add up to 1; "true" and "false" for a truth value."""
 
@@ -48,14 +51,6 @@ class _Token(NamedTuple):
 
     text: str
     alternatives: Mapping[str, float]
-
-
-class _Value(NamedTuple):
-    """Value in the JSON of a reply: the key that it stands under, its text, and the place of its first character."""
-
-    key: str
-    text: str
-    place: int
 
 
 class _Verdict(NamedTuple):
@@ -251,9 +246,9 @@ def _spellings(kind: type[BaseModel], field: str) -> Mapping[str, str]:
     return {form.encode().decode("latin-1"): label for form, label in variants.items()}
 
 
-def _json_values(text: str) -> Iterator[list[_Value]]:
+def _json_values(text: str) -> Iterator[_Values]:
     """Yield the values of each piece of JSON in a text, the last piece first: drafts stand before the answer."""
-    pieces: list[list[_Value]] = []
+    pieces: list[_Values] = []
     at = 0
     while (start := _BRACKET.search(text, at)) is not None:
         at = start.end()
@@ -263,9 +258,9 @@ def _json_values(text: str) -> Iterator[list[_Value]]:
     yield from reversed(pieces)
 
 
-def _piece(text: str, start: int) -> tuple[list[_Value], int] | None:
+def _piece(text: str, start: int) -> tuple[_Values, int] | None:
     """Return the values in the brackets at a place, with their keys, and the place after them; None if no JSON."""
-    values: list[_Value] = []
+    values: _Values = {}
     keys: list[str | None] = [""]  # of the enclosing objects and lists; None before the first key of an object
     for token in _TOKEN.finditer(text, start):
         group = "word" if token["word"] else "string"
@@ -278,25 +273,24 @@ def _piece(text: str, start: int) -> tuple[list[_Value], int] | None:
         elif token["unpaired"] or keys[-1] is None:
             return None
         else:
-            values.append(_Value(keys[-1], token[group], token.start(group)))
+            key = _NOT_LETTERS.sub("", keys[-1].casefold())
+            values.setdefault(key, []).append((token[group], token.start(group)))
         if len(keys) == 1:
             return values, token.end()
     return None
 
 
-def _places_of(verdicts: Sequence[_Verdict], values: Sequence[_Value]) -> list[int] | None:
+def _places_of(verdicts: Sequence[_Verdict], values: _Values) -> list[int] | None:
     """Return the place of each verdict among the values of a reply; None if they are not the same verdicts."""
-    keyed = [(_NOT_LETTERS.sub("", value.key.casefold()), value) for value in values]
     fields = Counter(verdict.field for verdict in verdicts)
-    by_key = {field: [value for key, value in keyed if key == field] for field in fields}
-    if any(len(by_key[field]) != count for field, count in fields.items()):
+    if any(len(values.get(field, ())) != count for field, count in fields.items()):
         return None
     places = []
     for verdict in verdicts:
-        value = by_key[verdict.field].pop(0)
-        if _label_of_tokens(value.text.lstrip(), "", _spellings(type(verdict.holder), verdict.field)) != verdict.label:
+        text, place = values[verdict.field].pop(0)
+        if _label_of_tokens(text.lstrip(), "", _spellings(type(verdict.holder), verdict.field)) != verdict.label:
             return None
-        places.append(value.place)
+        places.append(place)
     return places
 
 
