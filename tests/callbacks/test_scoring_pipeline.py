@@ -406,9 +406,7 @@ def test_closing_closes_the_sinks_and_logs_an_error_of_a_sink(caplog):
 
 
 def test_without_sinks_the_counts_are_all_there_is():
-    callback = RagEvalCallback(faithfulness(OfflineJudge()), 1.0)
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    callback, _ = watched(rag_chain(), QUESTION, sinks=[])
     assert callback.stats() == {
         "seen": 1, "sampled": 1, "scored": 1, "failed": 0, "dropped": 0, "unscorable": 0, "sink_errors": 0,
         "skipped": 0, "broken_off": 0, "lost": 0, "pending": 0, "running": 0,
@@ -701,22 +699,15 @@ def test_memory_stays_flat_when_the_judge_never_answers():
 
 
 def test_a_row_has_its_time_and_the_tags_of_the_callback():
-    callback, rows = watching(tags={"version": "1.4", "tenant": "акме"})
     before = datetime.now(UTC).replace(microsecond=0)
-    rag().invoke(QUESTION, with_callback(callback))
-    assert callback.flush(PATIENCE)
+    _, rows = watched(rag(), tags={"version": "1.4", "tenant": "акме"})
     assert rows[0].tags == {"version": "1.4", "tenant": "акме"}
     assert before <= rows[0].time <= datetime.now(UTC)
-    callback.close()
 
 
 def test_tags_that_no_file_could_hold_are_replaced(tmp_path):
     """os.environ has lone surrogates where a variable is not UTF-8."""
-    sink = SqliteSink(tmp_path / "live.db")
-    callback, _ = watching(tags={"версия": "1.4\udcff"}, sinks=[sink])
-    rag().invoke(QUESTION, with_callback(callback))
-    assert callback.flush(PATIENCE)
-    callback.close()
+    watched(rag(), tags={"версия": "1.4\udcff"}, sinks=[SqliteSink(tmp_path / "live.db")])
     assert Report.load(tmp_path / "live.db").rows[0].tags == {"версия": "1.4\ufffd"}
 
 
@@ -728,8 +719,8 @@ def test_tags_that_are_no_texts_are_refused(tags):
 
 
 def test_keys_in_inputs_and_metadata_reach_no_sink_and_names_and_hosts_stay():
-    key, rows = "sk-SECRETSECRETSECRET123", []
-    callback = RagEvalCallback([context_relevance(OfflineJudge())], sample_rate=1.0, sinks=[rows.append])
+    key = "sk-SECRETSECRETSECRET123"
+    callback, rows = watching()
     chain = RunnableLambda(lambda x: {"answer": ANSWER, "context": CONTEXTS})
     given = {
         "api_key": key,
@@ -760,7 +751,7 @@ def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(capl
     def refuse(row):
         raise ConfigError("the run belongs to no trace")
 
-    callback = RagEvalCallback([context_relevance(OfflineJudge())], sample_rate=1.0, sinks=[refuse])
+    callback, _ = watching(sinks=[refuse])
     for _ in range(3):
         rag_chain().invoke(QUESTION, {"callbacks": [callback]})
     assert callback.close(PATIENCE)
@@ -769,7 +760,7 @@ def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(capl
 
 
 def test_a_run_is_read_in_the_thread_of_a_worker_and_as_it_was_when_it_ended(monkeypatch):
-    readers, rows, output = [], [], {"answer": ANSWER, "context": [DOCUMENTS[0].model_copy()]}
+    readers, output = [], {"answer": ANSWER, "context": [DOCUMENTS[0].model_copy()]}
     read = Sample.parse.__func__
 
     def parse(cls, obj, fields=None):
@@ -783,9 +774,7 @@ def test_a_run_is_read_in_the_thread_of_a_worker_and_as_it_was_when_it_ended(mon
         gate.wait(PATIENCE)
         return offline_reply(messages)
 
-    callback = RagEvalCallback(
-        [context_relevance(answering(judge))], sample_rate=1.0, sinks=[rows.append], max_concurrency=1
-    )
+    callback, rows = watching(context_relevance(answering(judge)))
     chain = RunnableLambda(lambda x: output)
     for _ in range(6):  # more than there are workers
         chain.invoke({"question": QUESTION}, {"callbacks": [callback]})

@@ -19,8 +19,6 @@ import requests
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, QUESTION, row
 from langsmith import Client
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from langchain_rageval import ConfigError, Finding, Report
 from langchain_rageval.callbacks.sinks import files
@@ -450,49 +448,6 @@ def test_any_object_with_create_feedback_is_a_client():
         (given.sample.metadata["run_id"], "faithfulness", None),
         (given.sample.metadata["run_id"], "answer_relevance", None),
     ]
-
-
-# OpenTelemetrySink
-
-
-def test_scores_are_metrics_of_opentelemetry():
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    sink = OpenTelemetrySink(provider.get_meter("rag"))
-    for value in (0.25, 0.35, 1.0, None):
-        sink(row(value))
-    (resource,) = reader.get_metrics_data().resource_metrics
-    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
-    (scores,) = points["rageval.score"]
-    assert (scores.count, scores.sum) == (3, 1.6)
-    assert dict(scores.attributes) == {"metric": "faithfulness", "aspect": "grounding", "direction": "higher"}
-    assert scores.explicit_bounds == tuple(step / 10 for step in range(11))
-    assert scores.bucket_counts[3:5] == (1, 1)
-    (failed,), (unscored,) = points["rageval.failures"], points["rageval.unscored"]
-    assert (failed.value, failed.attributes["error"]) == (1, "RateLimitError")
-    assert (unscored.value, unscored.attributes["reason"]) == (1, "the answer states no facts")
-    assert [(point.attributes["metric"], point.value) for point in points["rageval.judge.calls"]] == [
-        ("faithfulness", 8),
-        ("answer_relevance", 0),
-    ]
-    assert points["rageval.judge.tokens"][0].value == 440
-    provider.shutdown()
-
-
-def test_chosen_tags_are_attributes_with_a_bounded_number_of_values():
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    sink = OpenTelemetrySink(provider.get_meter("rag"), tags=["tenant", "version"])
-    for number in range(102):
-        sink(row(0.5).model_copy(update={"tags": {"tenant": f"t{number}", "secret": "s"}}))
-    (resource,) = reader.get_metrics_data().resource_metrics
-    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
-    counts = {point.attributes["tenant"]: point.count for point in points["rageval.score"]}
-    assert counts == {**{f"t{number}": 1 for number in range(100)}, "other": 2}
-    assert {name for point in points["rageval.score"] for name in point.attributes} == {
-        *("metric", "aspect", "direction", "tenant")
-    }
-    provider.shutdown()
 
 
 # LoggingSink

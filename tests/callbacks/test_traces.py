@@ -37,6 +37,26 @@ def spans():
     provider.shutdown()
 
 
+@pytest.fixture
+def meters():
+    """A meter, and a function that returns the data points of each instrument by its name."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+
+    def points():
+        (resource,) = reader.get_metrics_data().resource_metrics
+        return {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
+
+    yield provider.get_meter("rag"), points
+    provider.shutdown()
+
+
+def ask_and_close(callback, chain_input=SAMPLE["question"], **config):
+    """Call the chain, and wait until the callback has scored the call."""
+    CHAIN.invoke(chain_input, {"callbacks": [callback], **config})
+    assert callback.close()
+
+
 # the span of a run
 
 
@@ -61,11 +81,9 @@ def test_a_row_names_the_span_in_which_the_chain_was_called(spans, mode):
 
 def test_metadata_of_the_call_names_another_trace(spans):
     rows = []
-    callback = watching(rows.append)
     with spans.start_as_current_span("request"):
-        CHAIN.invoke(SAMPLE["question"], {"callbacks": [callback], "metadata": {"trace_id": "t-1", "span_id": "s-1"}})
-    CHAIN.invoke(SAMPLE["question"], {"callbacks": [callback]})
-    assert callback.close()
+        ask_and_close(watching(rows.append), metadata={"trace_id": "t-1", "span_id": "s-1"})
+    ask_and_close(watching(rows.append))
     found = {(one.sample.metadata.get("trace_id"), one.sample.metadata.get("span_id")) for one in rows}
     assert found == {("t-1", "s-1"), (None, None)}
 
@@ -196,16 +214,45 @@ def test_a_run_without_a_trace_and_another_client_are_refused(langfuse):
 # OpenTelemetry
 
 
-def test_each_score_is_an_event_on_the_span_of_its_run(spans):
+def test_scores_are_metrics_of_opentelemetry(meters):
+    meter, points = meters
+    sink = OpenTelemetrySink(meter)
+    for value in (0.25, 0.35, 1.0, None):
+        sink(row(value))
+    found = points()
+    (scores,) = found["rageval.score"]
+    assert (scores.count, scores.sum) == (3, 1.6)
+    assert dict(scores.attributes) == {"metric": "faithfulness", "aspect": "grounding", "direction": "higher"}
+    assert scores.explicit_bounds == tuple(step / 10 for step in range(11))
+    assert scores.bucket_counts[3:5] == (1, 1)
+    (failed,), (unscored,) = found["rageval.failures"], found["rageval.unscored"]
+    assert (failed.value, failed.attributes["error"]) == (1, "RateLimitError")
+    assert (unscored.value, unscored.attributes["reason"]) == (1, "the answer states no facts")
+    assert [(point.attributes["metric"], point.value) for point in found["rageval.judge.calls"]] == [
+        ("faithfulness", 8),
+        ("answer_relevance", 0),
+    ]
+    assert found["rageval.judge.tokens"][0].value == 440
+
+
+def test_chosen_tags_are_attributes_with_a_bounded_number_of_values(meters):
+    meter, points = meters
+    sink = OpenTelemetrySink(meter, tags=["tenant", "version"])
+    for number in range(102):
+        sink(row(0.5).model_copy(update={"tags": {"tenant": f"t{number}", "secret": "s"}}))
+    found = points()["rageval.score"]
+    counts = {point.attributes["tenant"]: point.count for point in found}
+    assert counts == {**{f"t{number}": 1 for number in range(100)}, "other": 2}
+    assert {name for point in found for name in point.attributes} == {"metric", "aspect", "direction", "tenant"}
+
+
+def test_each_score_is_an_event_on_the_span_of_its_run(spans, meters):
     exporter = InMemoryLogRecordExporter()
     logs = LoggerProvider()
     logs.add_log_record_processor(SimpleLogRecordProcessor(exporter))
-    meters = MeterProvider([InMemoryMetricReader()])
-    sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
-    callback = watching(sink)
+    sink = OpenTelemetrySink(meters[0], logger=logs.get_logger("rag"))
     with spans.start_as_current_span("request") as span:
-        CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
-    assert callback.close()
+        ask_and_close(watching(sink), {"question": SAMPLE["question"]})
     sink(row(None, metadata={"trace_id": "not hexadecimal"}))
     scored, failed, unscored = (one.log_record for one in exporter.get_finished_logs())
     assert {one.event_name for one in (scored, failed, unscored)} == {"gen_ai.evaluation.result"}
@@ -220,15 +267,12 @@ def test_each_score_is_an_event_on_the_span_of_its_run(spans):
     assert unscored.attributes["gen_ai.evaluation.explanation"] == "the answer states no facts"
     assert (failed.trace_id, failed.span_id) == (0, 0)
     logs.shutdown()
-    meters.shutdown()
 
 
-def test_another_logger_is_refused():
-    meters = MeterProvider([InMemoryMetricReader()])
+def test_another_logger_is_refused(meters):
     expected = r"^logger must be a logger of OpenTelemetry, got str; opentelemetry\._logs\.get_logger returns one$"
     with pytest.raises(ConfigError, match=expected):
-        OpenTelemetrySink(meters.get_meter("rag"), logger="rag")
-    meters.shutdown()
+        OpenTelemetrySink(meters[0], logger="rag")
 
 
 # OTLP
@@ -253,10 +297,8 @@ def test_metrics_and_events_arrive_by_otlp(spans):
         meters, logs = MeterProvider([reader]), LoggerProvider()
         logs.add_log_record_processor(SimpleLogRecordProcessor(log_exporter.OTLPLogExporter(f"{server.url}/v1/logs")))
         sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
-        callback = watching(sink)
         with spans.start_as_current_span("request") as span:
-            CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
-        assert callback.close()
+            ask_and_close(watching(sink))
         assert meters.force_flush()
         bodies = {request.path: request.raw for request in server.requests}
         meters.shutdown()
@@ -280,9 +322,7 @@ def test_prometheus_serves_every_series_and_label_of_the_dashboard():
     registry.register(reader._collector)
     meters = MeterProvider([reader])
     sink = OpenTelemetrySink(meters.get_meter("rag"))
-    callback = watching(sink)
-    CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
-    assert callback.close()
+    ask_and_close(watching(sink))
     sink(row(None))
     series = {}
     for line in client.generate_latest(registry).decode().splitlines():
@@ -300,20 +340,14 @@ def test_prometheus_serves_every_series_and_label_of_the_dashboard():
     meters.shutdown()
 
 
-def test_counters_of_the_callback_are_observed():
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader])
-    sink = OpenTelemetrySink(meters.get_meter("rag"))
+def test_counters_of_the_callback_are_observed(meters):
+    meter, points = meters
+    sink = OpenTelemetrySink(meter)
     callbacks = [watching(sink), watching(sink)]
     for callback in callbacks:
-        CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": [callback]})
-        assert callback.close()
-    (resource,) = reader.get_metrics_data().resource_metrics
-    points = {metric.name: metric.data.data_points for metric in resource.scope_metrics[0].metrics}
-    outcomes = {point.attributes["outcome"]: point.value for point in points["rageval.runs"]}
+        ask_and_close(callback)
+    found = points()
+    outcomes = {point.attributes["outcome"]: point.value for point in found["rageval.runs"]}
     assert (outcomes["sampled"], outcomes["scored"], outcomes["dropped"]) == (2, 2, 0)
-    assert {point.attributes["state"]: point.value for point in points["rageval.runs.open"]} == {
-        "pending": 0,
-        "running": 0,
-    }
-    meters.shutdown()
+    states = {point.attributes["state"]: point.value for point in found["rageval.runs.open"]}
+    assert states == {"pending": 0, "running": 0}

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import import_module, invalidate_caches
 from textwrap import dedent
 
 import pytest
@@ -60,11 +61,11 @@ def app(tmp_path, monkeypatch):
     """A module with chains in the working directory."""
     (tmp_path / "munich_app.py").write_text(dedent(APP), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    sys.modules.pop("munich_app", None)
-    yield lambda: sys.modules["munich_app"]
-    sys.modules.pop("munich_app", None)
+    invalidate_caches()
+    yield import_module("munich_app")
+    del sys.modules["munich_app"]
 
 
 @pytest.fixture
@@ -114,52 +115,49 @@ def test_it_says_on_stderr_which_column_was_read_as_what_and_warns_even_if_quiet
 
 def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, testset):
     words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db"]
-    assert rageval("run", "munich_app:chain", testset, "--quiet")[0] == 0  # imports the module
-    app().FAILS.append(SECOND)
+    app.FAILS.append(SECOND)
     code, told, complaints = rageval(*words)
     assert code == 0
     assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
     error = f"ConnectionError: no index (question '{SECOND}')"
     assert complaints == f"rageval: failed questions: 1; first error: {error}\n"
-    app().FAILS.clear()
-    app().asked.clear()
+    app.FAILS.clear()
+    app.asked.clear()
     code, told, complaints = rageval("resume", "answers.db")
     assert (code, complaints) == (0, "")
-    assert app().asked == [SECOND]
+    assert app.asked == [SECOND]
     assert [sample.answer for sample in load_samples("answers.jsonl")] == [CONTEXTS[0]] * 2
 
 
 def test_a_journal_is_used_again_only_for_the_stated_run(rageval, app, testset):
-    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0  # imports the module
     words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db", "--max-concurrency", 1]
-    app().FAILS.append("Ctrl-C")
+    app.FAILS.append("Ctrl-C")
     assert rageval(*words, "--version", "1")[0] == 130
-    app().FAILS.clear()
-    app().FAILS.append(SECOND)
+    app.FAILS.clear()
+    app.FAILS.append(SECOND)
     state = "answers.db holds an unfinished run of version '1'"
     for stated, problem in (
         ([], state),
         (["--retry-failed"], state),
         (["--resume", "--version", "2"], f"{state}, not of version '2'"),
     ):
-        app().asked.clear()
+        app.asked.clear()
         code, told, complaints = rageval(*words, *stated)
-        assert (code, told, app().asked) == (2, "", [])
+        assert (code, told, app.asked) == (2, "", [])
         assert complaints.startswith(f"rageval: {problem}: pass the version of that run (version=, --version), ")
     assert rageval(*words, "--resume")[0] == 0
-    assert app().asked == [SECOND]
-    app().FAILS.clear()
+    assert app.asked == [SECOND]
+    app.FAILS.clear()
     code, told, complaints = rageval(*words, "--version", "1")
-    assert (code, app().asked) == (0, [SECOND])
+    assert (code, app.asked) == (0, [SECOND])
     assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
     code, told, complaints = rageval(*words, "--retry-failed")
-    assert (code, app().asked) == (0, [SECOND] * 2)
+    assert (code, app.asked) == (0, [SECOND] * 2)
     assert told.startswith("2 questions asked: 2 without an error, 2 with contexts\n")
 
 
 def test_if_every_question_failed_the_file_is_written_and_the_code_is_2(rageval, app, testset):
-    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0
-    app().FAILS.append("*")
+    app.FAILS.append("*")
     code, _, complaints = rageval("run", "munich_app:ask", testset, "--quiet")
     assert code == 2
     error = f"ConnectionError: no index (question '{QUESTION}')"
@@ -168,8 +166,7 @@ def test_if_every_question_failed_the_file_is_written_and_the_code_is_2(rageval,
 
 
 def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
-    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0
-    app().FAILS.append("Ctrl-C")
+    app.FAILS.append("Ctrl-C")
     words = ["run", "munich_app:ask", testset, "--quiet", "--max-concurrency", 1]
     code, told, complaints = rageval(*words)
     assert (code, complaints) == (130, "rageval: interrupted\n")
@@ -184,16 +181,16 @@ def test_ci_asks_a_chain_scores_its_answers_and_gates_them(rageval, app, testset
         assert (row.sample.answer, row.sample.references) == (CONTEXTS[0], ["1158"])
     assert report.name == "testset"
     again = ["--markdown", "m.md", "--journal", "run.db"]
-    app().FAILS.append(SECOND)  # a failed question is no answer: the gate counts it as the worst value
+    app.FAILS.append(SECOND)  # a failed question is no answer: the gate counts it as the worst value
     code, _, complaints = rageval(*words, *again)
     assert code == 1, complaints
     assert "failed questions: 1; first error: ConnectionError: no index" in complaints
     assert "no index" in (tmp_path / "m.md").read_text(encoding="utf-8")
-    app().FAILS.clear()
-    app().asked.clear()
+    app.FAILS.clear()
+    app.asked.clear()
     assert rageval("resume", "run.db")[0] == 0
-    assert app().asked == [SECOND]
-    app().FAILS.append("*")
+    assert app.asked == [SECOND]
+    app.FAILS.append("*")
     code, _, complaints = rageval(*words, *again[:2])
     assert (code, "every question failed (2)" in complaints) == (2, True)
     assert "every question failed" in (tmp_path / "m.md").read_text(encoding="utf-8")
@@ -210,10 +207,8 @@ def test_ci_asks_a_chain_scores_its_answers_and_gates_them(rageval, app, testset
     ],
 )
 def test_ci_checks_everything_before_it_asks_a_chain(rageval, app, testset, words, problem):
-    assert rageval("run", "munich_app:chain", testset, "--quiet")[0] == 0  # imports the module
-    app().asked.clear()
     words = ["ci", *words, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--quiet"]
     code, _, complaints = rageval(*words)
-    assert (code, app().asked) == (2, [])
+    assert (code, app.asked) == (2, [])
     assert problem in complaints
-    assert (rageval(*words[:2], "testset.jsonl", "--fail-under", "faithfulness=0.8")[0], app().asked) == (2, [])
+    assert (rageval(*words[:2], "testset.jsonl", "--fail-under", "faithfulness=0.8")[0], app.asked) == (2, [])
