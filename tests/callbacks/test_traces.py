@@ -297,8 +297,9 @@ def test_metrics_and_events_arrive_by_otlp(spans):
         meters, logs = MeterProvider([reader]), LoggerProvider()
         logs.add_log_record_processor(SimpleLogRecordProcessor(log_exporter.OTLPLogExporter(f"{server.url}/v1/logs")))
         sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
+        callback = watching(sink)
         with spans.start_as_current_span("request") as span:
-            ask_and_close(watching(sink))
+            ask_and_close(callback)
         assert meters.force_flush()
         bodies = {request.path: request.raw for request in server.requests}
         meters.shutdown()
@@ -322,7 +323,8 @@ def test_prometheus_serves_every_series_and_label_of_the_dashboard():
     registry.register(reader._collector)
     meters = MeterProvider([reader])
     sink = OpenTelemetrySink(meters.get_meter("rag"))
-    ask_and_close(watching(sink))
+    callback = watching(sink)
+    ask_and_close(callback)
     sink(row(None))
     series = {}
     for line in client.generate_latest(registry).decode().splitlines():

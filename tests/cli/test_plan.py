@@ -25,6 +25,15 @@ def samples(written):
     return written(*made)
 
 
+@pytest.fixture
+def document(tmp_path):
+    """A folder with one document."""
+    path = tmp_path / "documents" / "munich.txt"
+    path.parent.mkdir()
+    path.write_text(" ".join(CONTEXTS), encoding="utf-8")
+    return path.parent
+
+
 # plan
 
 
@@ -149,20 +158,9 @@ def test_resume_goes_on_with_the_budget_anew_or_with_another(rageval, samples, j
 # plan --generate
 
 
-def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_path):
-    server, words = judged()
-    (tmp_path / "documents").mkdir()
-    (tmp_path / "documents" / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
-    words = [
-        "plan",
-        tmp_path / "documents",
-        "--generate",
-        "--size",
-        4,
-        "--distribution",
-        "simple=1,reasoning=1",
-        *words,
-    ]
+def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, document):
+    server, judge = judged()
+    words = ["plan", document, "--generate", "--size", 4, "--distribution", "simple=1,reasoning=1", *judge]
     code, out, err = rageval(*words, "--json")
     assert (code, err, server.calls) == (0, "", 0)
     estimate = json.loads(out)
@@ -175,9 +173,8 @@ def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_pat
     assert "write_answer" in table
 
 
-def test_the_plan_of_a_generation_shows_the_price(rageval, tmp_path):
-    (tmp_path / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
-    words = ["plan", tmp_path / "munich.txt", "--generate", "--size", 1, "--judge", "offline"]
+def test_the_plan_of_a_generation_shows_the_price(rageval, document):
+    words = ["plan", document, "--generate", "--size", 1, "--judge", "offline"]
     estimate = json.loads(rageval(*words, "--price", "OfflineJudge=10,20", "--json")[1])
     assert 0 < estimate["total"]["money"] < estimate["total"]["most_money"]
     assert estimate["total"]["money"] == sum(step["money"] for step in estimate["steps"].values())
@@ -185,9 +182,8 @@ def test_the_plan_of_a_generation_shows_the_price(rageval, tmp_path):
     assert "money" not in rageval(*words)[1]
 
 
-def test_the_plan_of_a_generation_takes_the_models_of_the_generation(rageval, tmp_path):
-    (tmp_path / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
-    words = ["plan", tmp_path / "munich.txt", "--generate", "--size", 1, "--distribution", "simple=1", "--json"]
+def test_the_plan_of_a_generation_takes_the_models_of_the_generation(rageval, document):
+    words = ["plan", document / "munich.txt", "--generate", "--size", 1, "--distribution", "simple=1", "--json"]
     models, prices = ["--writer", "openai:w", "--critic", "openai:c"], ["--price", "w=0,1000000", "--price", "c=0,1"]
     of_one, of_both = [json.loads(rageval(*words, *models[:n], *prices)[1])["total"]["money"] for n in (2, 4)]
     assert of_one > of_both > 0

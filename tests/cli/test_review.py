@@ -56,20 +56,12 @@ def test_review_writes_the_page_where_it_is_asked_to_and_in_its_language(rageval
 
 
 @pytest.mark.gate
-def test_the_page_is_opened_in_a_terminal_with_a_display(opened, saved):
-    assert opened("review", saved) == saved.with_suffix(".html").as_uri()
-
-
-@pytest.mark.gate
-def test_the_page_of_labels_is_opened_in_a_terminal_with_a_display(opened, report, tmp_path):
-    assert opened("label", report, "--html", tmp_path / "labels.html") == (tmp_path / "labels.html").as_uri()
-
-
-@pytest.mark.gate
-def test_the_page_is_not_opened_without_a_display_or_if_it_should_not_be(opened, saved, report, tmp_path):
+def test_the_page_is_opened_in_a_terminal_with_a_display_unless_it_should_not_be(opened, saved, report, tmp_path):
+    labels = tmp_path / "labels.html"
+    for words, page in ((["review", saved], saved.with_suffix(".html")), (["label", report, "--html", labels], labels)):
+        assert opened(*words) == page.as_uri()
+        assert opened(*words, "--no-open") == ""
     assert opened("review", saved, display="") == ""
-    assert opened("review", saved, "--no-open") == ""
-    assert opened("label", report, "--html", tmp_path / "labels.html", "--no-open") == ""
 
 
 def test_the_page_is_not_opened_without_a_terminal(rageval, saved, monkeypatch):

@@ -20,28 +20,12 @@ def test_reports_are_listed_the_latest_first_and_other_files_are_ignored(rageval
     (tmp_path / "answers.jsonl").write_text('{"question": "?"}', encoding="utf-8")
     code, out, err = rageval("runs", tmp_path, "--json")
     assert (code, err) == (0, "")
-    assert json.loads(out) == {
-        "runs": [
-            {
-                "name": "nightly/tuesday",
-                "finished": "2026-11-03T10:00:00+00:00",
-                "samples": 10,
-                "complete": True,
-                "judges": [],
-                "means": {"faithfulness": 1.0},
-                "gate": "",
-            },
-            {
-                "name": "monday",
-                "finished": "2026-11-02T10:00:00+00:00",
-                "samples": 10,
-                "complete": True,
-                "judges": [],
-                "means": {"faithfulness": 0.5},
-                "gate": "",
-            },
-        ]
-    }
+    same = {"samples": 10, "complete": True, "judges": [], "gate": ""}
+    expected = [
+        {"name": "nightly/tuesday", "finished": "2026-11-03T10:00:00+00:00", "means": {"faithfulness": 1.0}, **same},
+        {"name": "monday", "finished": "2026-11-02T10:00:00+00:00", "means": {"faithfulness": 0.5}, **same},
+    ]
+    assert json.loads(out) == {"runs": expected}
     code, out, _ = rageval("runs", tmp_path)
     assert [line.split("│")[1].strip() for line in out.splitlines() if "2026" in line] == ["nightly/tuesday", "monday"]
 
