@@ -37,7 +37,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JournalError, JudgeUnavailable
-from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply, reported_tokens
+from langchain_rageval.run.batch.recorder import StoredReply, reported_tokens
 from langchain_rageval.run.journal import Journal
 
 FAST = Batch(poll=0.01)
@@ -110,21 +110,6 @@ def test_the_money_is_that_of_the_charged_replies():
     usage = report.usage
     assert usage.money == pytest.approx((usage.input_tokens * 10 + usage.output_tokens * 20) / 1e6)
     assert not [note for note in report.notes if "money" in note]
-
-
-def test_a_batch_holds_requests_of_one_model(live):
-    with BatchServer(offline) as server:
-        batched(server)
-    kinds = {(batch["endpoint"], *{line["body"]["model"] for line in batch["_lines"]}) for batch in server.sent}
-    assert kinds == {("/v1/chat/completions", "m"), ("/v1/embeddings", "e")}
-
-
-def test_a_batch_is_split_at_the_limits_of_the_provider(live, monkeypatch):
-    monkeypatch.setattr("langchain_rageval.run.batch.providers.OpenAIBatches.max_requests", 3)
-    with BatchServer(offline) as server:
-        report = batched(server)
-    assert comparable(report) == comparable(live)
-    assert max(len(batch["_lines"]) for batch in server.sent) == 3
 
 
 @pytest.mark.parametrize("outcome", ["expired", *(pytest.param(n, marks=pytest.mark.gate) for n in ("failed", "lost"))])
@@ -457,24 +442,6 @@ def test_a_cascade_in_batches_counts_each_request_once():
     notes = [note.partition(" passed ")[2].partition(" on to ") for note in report.notes if " passed " in note]
     assert [(note[0], note[2].rpartition(": ")[2]) for note in notes] == [("2 of 4 requests", "2 incomplete.")]
     assert all(row.scores["faithfulness"].value is not None for row in report.rows)
-
-
-def test_errors_that_may_pass_are_no_final_replies():
-    statuses = (200, 400, 404, 408, 409, 425, 429, 430, 499, 500, 503)
-    assert [status for status in statuses if StoredReply(status, "").is_final] == [200, 400, 404, 430, 499]
-
-
-@pytest.mark.parametrize(
-    ("keeps_refusals", "kept"), [(False, [200, 400, 413, 422]), (True, [200, 400, 401, 404, 413, 422, 429])]
-)
-def test_refusals_that_the_user_may_resolve_are_not_kept_unless_asked_for(tmp_path, keeps_refusals, kept):
-    statuses = [200, 400, 401, 404, 413, 422, 429]
-    store = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"), keeps_refusals=keeps_refusals)
-    for status in statuses:
-        store.put(str(status), StoredReply(status, "{}"))
-    assert all(store.get(str(status)).status == status for status in statuses)
-    later = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"))
-    assert [status for status in statuses if later.get(str(status))] == kept
 
 
 class RawServer(BatchServer):
