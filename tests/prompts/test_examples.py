@@ -33,7 +33,6 @@ READS = {  # keys of the JSON block
     "extract_turn_statements": ["history", "question", "text"],
     "find_contradictions": ["statements"],
     "find_entities": ["entities"],
-    "find_passages": ["question", "passages"],
     "grade_contexts": ["question", "answer"],
     "grade_passage": ["passage"],
     "grade_relevance": ["question", "scale"],
@@ -44,12 +43,10 @@ READS = {  # keys of the JSON block
     "regenerate_questions": ["answer", "count"],
     "review_follow_up": ["turns", "question", "standalone"],
     "regenerate_turn_questions": ["history", "answer", "count"],
-    "review_question": ["question", "passages"],
     "reword_question": ["question", "feedback", "passages"],
     "rewrite_question": ["history", "question"],
     "select_sentences": ["question"],
     "verify_statements": ["question", "statements"],
-    "write_answer": ["question", "passages"],
     "write_question": ["passage", "keyphrase"],
 }
 READS = {step: READS.get(step, ["question", "passages"]) for step in ANSWER_SCHEMAS}

@@ -30,19 +30,8 @@ LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "contradicts", "extra", "json", "true", "false", "tp", "fp", "fn"),
     *("kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
-    *(
-        "user",
-        "assistant",
-        "kept",
-        "asked",
-        "again",
-        "ignored",
-        "not",
-        "touched",
-        "met",
-        "unmet",
-        "withdrawn",
-    ),  # roles, verdicts
+    *("user", "assistant", "kept", "asked", "again", "ignored", "not", "touched"),  # roles, verdicts
+    *("met", "unmet", "withdrawn"),
     "apply",  # in a question that mixes languages
 }
 ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "not", "so"}
