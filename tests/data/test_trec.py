@@ -24,7 +24,9 @@ METRICS = {
     "P": lambda k, least: precision_at(k, label_grader(), threshold=least),
     "recall": lambda k, least: recall_at(k, label_grader(), threshold=least),
     "success": lambda k, least: hit_rate_at(k, label_grader(), threshold=least),
+    "recip_rank": lambda k, least: mrr_at(k, label_grader(), threshold=least),
 }
+METRICS |= {name: METRICS[f"{name}_cut"] for name in ("ndcg", "map")}
 
 
 @pytest.fixture
@@ -42,7 +44,10 @@ def ids(sample):
 
 
 def test_metrics_of_a_run_are_what_trec_eval_prints(tmp_path):
-    cases = [(e, *e["measure"].rpartition("_")[::2]) for e in expected() if e["measure"][-1].isdigit()]
+    whole = (
+        e | {"measure": e["measure"] if e["measure"][-1].isdigit() else f"{e['measure']}_1000"} for e in expected()
+    )
+    cases = [(e, *e["measure"].rpartition("_")[::2]) for e in whole]
     assert len(cases) > 100
     for run, qrels in {(e["run"], e["qrels"]) for e, _, _ in cases}:
         sample = sample_of(run, qrels, tmp_path)
