@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
-from langchain_rageval.testset.candidate import ADOPTED, AskingStep, Candidate, CandidateStep, Reason
+from langchain_rageval.testset.candidate import ADOPTED, AskingStep, Candidate, Reason
 from langchain_rageval.testset.docstore import embed_passages
 from langchain_rageval.testset.generation import Attempt, Generation
 from langchain_rageval.testset.testset import Testset
@@ -92,13 +92,11 @@ class Adoption:
         generation: generation run over the documents. It supplies the passages, the models and the journal, and
             generates no questions.
         questions: users' questions, in order.
-        steps: steps that find the passages of a question, answer it and verify the answer.
         results: accepted and rejected candidates with these questions, without duplicates.
     """
 
     generation: Generation
     questions: list[Sample]
-    steps: Sequence[CandidateStep]
     results: list[Candidate] = field(default_factory=list)
 
     def attempts(self) -> Operation[list[Attempt]]:
@@ -110,7 +108,8 @@ class Adoption:
         yield from embed_passages(self.generation.store)
         vectors = yield from self.generation.vectors([_standalone(sample) for sample in self.questions])
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
-        self._reviewing, find, self._refusing, check = map(self.generation.journaled, [review, *self.steps])
+        self._reviewing = self.generation.journaled(review)
+        find, self._refusing, check = self.generation.answering_steps()
         self._answering = find | self._refusing | check
         candidates = self._candidates(vectors)
         return [self.generation.check(self._answer(one), one, "adopt", _ADOPTION_CALLS) for one in candidates]

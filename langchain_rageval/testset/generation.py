@@ -381,6 +381,10 @@ class Generation:
         """Return a wrapper of a step that stores its results in the journal, if any, and counts its usage."""
         return JournaledStep.of(step, self.journal, self._count)
 
+    def answering_steps(self) -> list[JournaledStep]:
+        """Return the steps that find the passages of a question, answer it and verify the answer."""
+        return [self.journaled(step) for step in steps_after(self.settings, self.store)[:3]]
+
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
         with self._lock:

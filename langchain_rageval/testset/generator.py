@@ -326,7 +326,7 @@ class TestsetGenerator(GeneratorSettings):
         refresh = self._new_refresh(testset, documents)
         with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
             refresh.generation.settle(refresh.attempts, refresh.record, progress)
-        refresh.plan_rows(self.distribution)
+        refresh.plan_rows()
         return refresh.result(self._finish(refresh.generation, {}))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
@@ -334,7 +334,7 @@ class TestsetGenerator(GeneratorSettings):
         refresh = self._new_refresh(testset, documents)
         with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
             await refresh.generation.asettle(refresh.attempts, refresh.record, progress)
-        refresh.plan_rows(self.distribution)
+        refresh.plan_rows()
         return refresh.result(await self._afinish(refresh.generation, {}))
 
     def stream(  # type: ignore[override]
@@ -499,16 +499,14 @@ class TestsetGenerator(GeneratorSettings):
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
         store = self._filled_docstore(check_all_documents(documents), len(_testset(testset)))
-        generation = Generation(self, store, self.seed, present=testset.rows)
-        *answering, check = steps_after(self, store)[:3]  # find_passages, answer and check_answer
-        return Refresh(testset, generation, answering, check)
+        return Refresh(testset, Generation(self, store, self.seed, present=testset.rows))
 
     def _new_adoption(self, questions: Any, documents: Any, redact: Redact | None) -> Adoption:
         samples = read_questions(questions, redact)
         if documents is None and self.vectorstore is None:
             raise ConfigError("adopt needs the documents, or a generator with a vectorstore")
         store = self._new_docstore([]) if documents is None else self._filled_docstore(check_all_documents(documents))
-        return Adoption(Generation(self, store, self.seed), samples, steps_after(self, store)[:3])
+        return Adoption(Generation(self, store, self.seed), samples)
 
     def _draw(self, size: int | None, seed: int | None) -> tuple[int, int]:
         """Return size and seed of a call, by default those of the generator."""

@@ -8,12 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.runnables import Runnable, RunnableSequence
-
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.run.requests import InvokeChild, Operation
-from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Passage, Reason, Trial
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, Passage, Reason, Trial
 from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore, sentence_hashes
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
 from langchain_rageval.testset.generation import Generation
@@ -194,8 +192,6 @@ class Refresh:
         testset: the test set.
         generation: run of the generator over the new documents, which makes the checks in `attempts`. The run generates
             only the new rows that `plan_rows` plans, in place of rows that have to be replaced.
-        steps: two steps: the first finds the passages of a question, the second answers it.
-        check: step that decides whether the passages support an earlier answer.
         attempts: checks of the rows that new or changed passages concern, in order.
         rows: mapping from the place in the test set to the current row; to None if the row has to be replaced.
         corrected: ids of the rows that got a new answer.
@@ -204,8 +200,6 @@ class Refresh:
 
     testset: Testset
     generation: Generation
-    steps: Sequence[CandidateStep]
-    check: CandidateStep
     rows: dict[int, TestsetRow | None] = field(init=False)
     corrected: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -214,8 +208,8 @@ class Refresh:
         """Compare the rows with the documents."""
         generation = self.generation
         self._updates = RowUpdates(generation.store, self.testset.known_sentences)
-        self._answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
-        self._checking = generation.journaled(self.check)
+        find, answer, self._checking = generation.answering_steps()
+        self._answering = find | answer
         updates = [self._updates.of(row, generation.seed) for row in self.testset.rows]
         self.rows = {number: row for number, (row, _) in enumerate(updates)}
         self._numbers = (number for number, (_, candidate) in enumerate(updates) if candidate)
@@ -262,18 +256,15 @@ class Refresh:
         """Rows that do not have to be replaced, with the changes so far, in the order of the test set."""
         return [row for row in self.rows.values() if row is not None]
 
-    def plan_rows(self, distribution: Iterable[Branch]) -> None:
+    def plan_rows(self) -> None:
         """Plan a new row, with the same evolution, for each row that has to be replaced.
 
         If the replaced row is in a tree (questions about one fact), the new question is evolved from the tree's simple
         question, unless this question has to be replaced too or its passages have changed. Otherwise the new question
-        is about a newly drawn passage.
-
-        Args:
-            distribution: evolutions of the generator, among which the evolution of a replaced row is looked up by its
-                name. If that name is neither here nor made of names of packaged evolutions, no new row is planned.
+        is about a newly drawn passage. If the name of the evolution is neither in the generator's distribution nor made
+        of names of packaged evolutions, no new row is planned.
         """
-        branches = list(distribution)
+        branches: list[Branch] = list(self.generation.settings.distribution)
         named = [(row, _branch_of(row, branches)) for row in self.fallen]
         planned = [(row, branch) for row, branch in named if branch is not None]
         roots = {number: root for number, (row, _) in enumerate(planned) if (root := self._root_of(row))}
