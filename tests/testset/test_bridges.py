@@ -129,22 +129,12 @@ def test_all_passages_that_were_joined_must_be_needed():
     assert find_passages(three).invoke(joined).rejected is None
 
 
-def test_a_question_that_stays_the_same_is_not_sent_to_the_critic():
-    store = store_of(MUNICH, GYPSUM, SALT)
-    writer = Writer(
-        Question=lambda inputs, _: {"question": inputs["question"]}, Entities=lambda *_: {"entities": ["Изар"]}
-    )
-    made = multi_context(writer.model, store, critic=writer.model).invoke(start(store))
-    assert made.rejected == "not evolved"
-    assert writer.calls == {"Entities": 1, "Question": 2}
-
-
-def test_a_joined_question_takes_four_calls():
-    store = store_of(MUNICH, GYPSUM, SALT)
-    writer = Writer(Entities=lambda *_: {"entities": ["Изар"]})
-    made = multi_context(writer.model, store, critic=writer.model).invoke(start(store))
-    assert made.rejected is None
-    assert writer.calls == {"Entities": 1, "Question": 2, "QuestionReview": 1}
+def test_a_joined_question_takes_four_calls_and_one_that_stays_the_same_is_not_sent_to_the_critic():
+    store, named = store_of(MUNICH, GYPSUM, SALT), {"Entities": lambda *_: {"entities": ["Изар"]}}
+    joined, same = Writer(**named), Writer(Question=lambda inputs, _: {"question": inputs["question"]}, **named)
+    for writer, rejected, reviews in ((joined, None, {"QuestionReview": 1}), (same, "not evolved", {})):
+        made = multi_context(writer.model, store, critic=writer.model).invoke(start(store))
+        assert (made.rejected, writer.calls) == (rejected, {"Entities": 1, "Question": 2, **reviews})
 
 
 def test_a_writer_that_names_no_entities_in_any_form_costs_the_bridge_only():

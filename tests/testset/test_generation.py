@@ -204,9 +204,18 @@ def test_a_critic_that_rejects_a_fifth_costs_at_most_half_more_calls(kinds, dist
     assert writer.total <= 1.5 * ideal(testset)
 
 
-@pytest.mark.parametrize("kind", ["question", "needed", "evolution"])
-def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of_calls(kind):
-    writer = rejecting(**{kind: 1})
+def answering(text):
+    return Writer(ReferenceAnswer=lambda *_: {"answerable": True, "answer": text})
+
+
+@each(
+    "writer",
+    [
+        *(rejecting(**{kind: 1}) for kind in ("question", "needed", "evolution")),
+        *map(answering, ("The documents are silent.", "Что это?")),
+    ],
+)
+def test_a_run_of_which_everything_is_rejected_ends_after_a_bounded_number_of_calls(writer):
     testset = generator(writer, {"reasoning": 1}).generate(documents(200), size=40)
     assert (len(testset), testset.yields["attempts"]) == (0, 40)
     reason = "none of the last 40 questions was accepted; see `rejected`"

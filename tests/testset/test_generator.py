@@ -90,13 +90,10 @@ async def test_passages_are_not_embedded_if_entities_lead_to_a_second_one(made):
         assert all(entity in first and entity in other for entity, other in zip(bridge, others, strict=True))
 
 
-def test_the_largest_cosine_of_duplicates_is_1():
-    assert generator(Writer(), dedupe=1).dedupe == 1
-
-
 def test_shares_need_not_add_up_to_one_and_names_may_be_composed():
     writer = Writer()
-    given = generator(writer, {"simple": 2, "reasoning+conditional": 1, reasoning | conditional: 1})
+    given = generator(writer, {"simple": 2, "reasoning+conditional": 1, reasoning | conditional: 1}, dedupe=1)
+    assert given.dedupe == 1  # the largest cosine
     assert given.distribution == {simple: 0.5, reasoning | conditional: 0.5}
     assert given.generate(documents(9), size=4).counts == {"simple": 2, "reasoning+conditional": 2}
 

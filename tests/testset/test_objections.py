@@ -12,7 +12,7 @@ from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.prompts.layout import read_inputs, read_schema, read_title
 from langchain_rageval.steps import Question, ReferenceAnswer, Verdicts
-from langchain_rageval.testset import Candidate, Docstore, answer, check_answer, compress, seed_question
+from langchain_rageval.testset import Candidate, answer, check_answer, compress, seed_question
 from langchain_rageval.testset.objections import answer_objection, question_objection
 from langchain_rageval.text.language import detect_language
 
@@ -171,18 +171,6 @@ def test_every_row_of_a_set_has_evidence_from_its_contexts_in_exports_too(tmp_pa
         assert row.evidence
         assert all(" ".join(sentence.split()) in texts for sentence in row.evidence)
     assert testset.to_pandas()["evidence"].tolist() == [row.evidence for row in testset]
-
-
-@pytest.mark.parametrize("wrong", ["The documents are silent.", "Что это?"])
-def test_a_run_whose_answers_are_all_wrong_stops_and_says_why(wrong):
-    writer = Writer(ReferenceAnswer=lambda *_: {"answerable": True, "answer": wrong})
-    embeddings, options = HashingEmbeddings(), {"distribution": {"simple": 1}, "progress": False, "allow_empty": True}
-    testset = TestsetGenerator(writer.model, embeddings=embeddings, **options).generate(
-        Docstore(documents(99)), size=10
-    )
-    assert (
-        testset.notes[-1] == "0 of 10 rows were generated: none of the last 40 questions was accepted; see `rejected`."
-    )
 
 
 def test_a_writer_that_repeats_itself_stops_early():

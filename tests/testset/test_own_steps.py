@@ -82,6 +82,8 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
     for chain in (reasoning | conditional, reasoning | own, own | reasoning, reasoning | louder, louder | reasoning):
         assert isinstance(chain, RunnableSequence)
     assert (reasoning | louder).name == "reasoning+louder"
+    assert repr(reasoning | louder) == "reasoning\n| louder"
+    assert repr(generator(Writer(), {reasoning | louder: 1})).endswith("reasoning+louder=1)")
     assert (reasoning | (louder | conditional)).name == "reasoning+louder+conditional"
     assert (reasoning | own) == (reasoning | louder)
     assert {reasoning | own: 1}[reasoning | louder] == 1
@@ -203,23 +205,12 @@ def test_a_step_is_left_out_with_a_passthrough():
     writer = Writer()
     assert len(generator(writer, steps={"passage_filter": RunnablePassthrough()}).generate(documents(9), size=2)) == 2
     assert "PassageGrades" not in writer.calls
-
-
-def test_a_row_without_a_reference_answer_is_a_sample_without_references():
-    testset = generator(Writer(), steps={"answer": RunnablePassthrough()}).generate(documents(9), size=2)
-    assert [row.reference for row in testset] == ["", ""]
-    assert [sample.references for sample in testset.to_samples()] == [[], []]
-
-
-def test_a_candidate_without_a_question_is_rejected():
-    testset = generator(Writer(), steps={"seed_question": RunnablePassthrough()}).generate(documents(2), size=1)
-    assert testset.yields["rejected"].keys() <= {"blank question", "no key phrase left"}
-    assert len(testset) == 0
-
-
-def test_evolutions_and_sequences_show_their_names():
-    assert repr(reasoning | louder) == "reasoning\n| louder"
-    assert repr(generator(Writer(), {reasoning | louder: 1})).endswith("reasoning+louder=1)")
+    unanswered = generator(Writer(), steps={"answer": RunnablePassthrough()}).generate(documents(9), size=2)
+    assert [row.reference for row in unanswered] == ["", ""]
+    assert [sample.references for sample in unanswered.to_samples()] == [[], []]
+    unwritten = generator(Writer(), steps={"seed_question": RunnablePassthrough()}).generate(documents(2), size=1)
+    assert unwritten.yields["rejected"].keys() <= {"blank question", "no key phrase left"}
+    assert len(unwritten) == 0
 
 
 def test_a_packaged_step_with_other_options_replaces_one():

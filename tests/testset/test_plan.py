@@ -1,17 +1,18 @@
 """The plan of a generation: calls and tokens by step without a model call."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
 from helpers.scripted import Scripted
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, documents, generator, rejecting
+from helpers.writers import Ring, Writer, documents, generator, offline, rejecting
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_rageval import ConfigError, Docstore, HashingEmbeddings, OfflineJudge
-from langchain_rageval.testset import TestsetGenerator, reasoning
+from langchain_rageval import ConfigError, Docstore
+from langchain_rageval.testset import reasoning
 from langchain_rageval.testset.plan import generation_table
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
@@ -74,8 +75,7 @@ def test_no_critic_costs_more_than_the_upper_bound(shares):
 
 
 def test_tokens_are_those_of_the_offline_writer_on_the_same_passages():
-    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
-    docs = corpus("ru_wiki")
+    given, docs = offline(), corpus("ru_wiki")
     estimate = given.plan(docs, size=8)
     usage = given.generate(docs, size=8).usage
     assert estimate.calls == usage.calls
@@ -99,7 +99,7 @@ def test_own_steps_are_not_called_and_noted():
 
 def test_a_plan_embeds_nothing_and_takes_a_docstore():
     embeddings = Ring()
-    given = TestsetGenerator(Writer().model, embeddings=embeddings, distribution={"multi_context": 1}, splitter=False)
+    given = generator(Writer(), {"multi_context": 1}, embeddings=embeddings)
     estimate = given.plan(Docstore(documents(9), splitter=False, embeddings=embeddings), 2)
     assert (embeddings.batches, estimate["embed"].embedded) == ([], 11)
 
@@ -139,9 +139,8 @@ def test_money_is_planned_for_the_models_that_have_a_price():
     class Cheap(Scripted):
         pass
 
-    options = {"embeddings": Ring(), "distribution": {"simple": 1}, "splitter": False, "progress": False}
-    cheap = {"writer": Cheap(), "critic": Scripted(), "price": {"Cheap": (10.0, 20.0)}}
-    estimate = TestsetGenerator(**cheap, **options).plan(documents(9), 3)
+    cheap = SimpleNamespace(model=Cheap())
+    estimate = generator(cheap, critic=Scripted(), price={"Cheap": (10.0, 20.0)}).plan(documents(9), 3)
     assert {name for name, step in estimate.items() if step.money} == {
         "extract_keyphrases",
         "write_question",
