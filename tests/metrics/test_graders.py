@@ -7,10 +7,8 @@ from helpers.each import each
 from helpers.scripted import PairScores, Vectors, relevance, scripted
 
 from langchain_rageval import (
-    ConfigError,
     Finding,
     HashingEmbeddings,
-    OfflineJudge,
     Sample,
     SampleError,
     cross_encoder_grader,
@@ -93,12 +91,6 @@ def test_a_blank_chunk_is_below_all_others_and_never_read(how):
     assert len(ce.asked) == 1
 
 
-@each("how", [None, "logits", "softmax"])
-def test_logits_are_no_grades(how):
-    with pytest.raises(ConfigError, match="raw logits cannot serve as grades"):
-        cross_encoder_grader(scoring({}), how)
-
-
 # Embeddings
 
 
@@ -107,22 +99,6 @@ def test_a_grade_is_the_cosine_with_the_question_and_none_is_negative():
     found = grades(embedding_grader(vectors), contexts=["a", "b", " ", "c"])
     assert [float(grade) for grade in found] == [pytest.approx(0.6), 0.0, 0.0, 1.0]
     assert sorted(text for batch in vectors.asked for text in batch) == ["Where?", "a", "b", "c"]
-
-
-@each(
-    ("build", "message"),
-    [
-        (lambda: embedding_grader(OfflineJudge()), "embedding_grader takes LangChain Embeddings, got OfflineJudge"),
-        (lambda: embedding_grader(scoring({})), "embedding_grader takes LangChain Embeddings, got PairScores"),
-        (
-            lambda: cross_encoder_grader(HashingEmbeddings()),
-            "takes a LangChain BaseCrossEncoder, got HashingEmbeddings",
-        ),
-    ],
-)
-def test_a_model_of_another_kind_is_refused_when_the_grader_is_built(build, message):
-    with pytest.raises(ConfigError, match=message):
-        build()
 
 
 # Labels and ids

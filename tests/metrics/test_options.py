@@ -1,16 +1,22 @@
-"""Options of the metrics: what is refused when a metric is built, and what the instrument tells apart."""
+"""Options of the metrics: what is refused when a metric is built, what the instrument tells apart, and the range."""
 
+import math
 import re
 from functools import partial
 from math import inf, nan
 
 import pytest
 from helpers.each import each
+from helpers.offline import own_metric
+from helpers.samples import SAMPLE
 from helpers.scripted import PairScores, Vectors, scripted
 
 from langchain_rageval import (
     ConfigError,
     Criterion,
+    HashingEmbeddings,
+    OfflineJudge,
+    Value,
     answer_correctness,
     answer_relevance,
     answer_similarity,
@@ -19,10 +25,21 @@ from langchain_rageval import (
     chrf,
     claim_metrics,
     context_precision,
+    cross_encoder_grader,
+    embedding_grader,
+    evaluate,
+    faithfulness,
+    hit_rate_at,
+    id_grader,
     label_grader,
     llm_grader,
+    map_at,
+    mean_grade_at,
+    mrr_at,
     ndcg_at,
     noise_sensitivity,
+    precision_at,
+    recall_at,
     rerank_gain,
     rouge,
     rubric,
@@ -36,7 +53,16 @@ CRITIQUE = partial(aspect_critique, JUDGE)
 CLAIMS = partial(claim_metrics, JUDGE)
 GAIN = partial(rerank_gain, label_grader(), RATER)
 
-RUBRIC = partial(rubric, JUDGE)
+RUBRIC, JUDGE_GRADER = partial(rubric, JUDGE), partial(llm_grader, JUDGE)
+BINARY = (mrr_at, map_at, recall_at, precision_at, hit_rate_at)
+RANKINGS = (*BINARY, ndcg_at, mean_grade_at)
+CUTOFF = "k must be a whole number of at least 1, the number of leading chunks that count, got"
+GRADERS = (
+    "grader takes llm_grader(judge), cross_encoder_grader(ce), embedding_grader(embeddings), label_grader() or "
+    "id_grader(), got "
+)
+THRESHOLD = "threshold must be a number, the lowest grade of a relevant chunk, got"
+TOO_LOW = "would make every chunk relevant; it must be a grade above 0"
 ABC = [Criterion(name, "d") for name in "abc"]
 OTHER_A = [Criterion("a", "d", 2), Criterion("a", "other"), Criterion("a", "d", grades={0: "x"})]
 WEIGHTS = "weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
@@ -77,6 +103,28 @@ REFUSED = [
     (CLAIMS, "name", [""], "name must be the prefix of the scores' names, got an empty string"),
     (CLAIMS, "verifier", ["nli"], "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     (partial(noise_sensitivity, JUDGE), "mode", ["all"], "mode must be one of relevant, irrelevant, got"),
+    *((build, "k", [0, -1, 2.0, "5", True, None], CUTOFF) for build in RANKINGS),
+    *((partial(build, 5), "grader", [JUDGE, "llm", llm_grader], GRADERS) for build in RANKINGS),
+    *((partial(build, 5, label_grader()), "threshold", [nan, inf, "1", True], THRESHOLD) for build in BINARY),
+    *((partial(build, 5, label_grader()), "threshold", [0, -1], TOO_LOW) for build in BINARY),
+    (
+        JUDGE_GRADER,
+        "scale",
+        [(4, 0), (1, 1), (0.0, 4), (False, True)],
+        "scale must be the lowest and the highest grade",
+    ),
+    (JUDGE_GRADER, "scale", [(0,), (0, 1, 2), "04", None], "the lowest and the highest grade"),
+    (JUDGE_GRADER, "pointwise", ["yes"], "pointwise is True or False, got"),
+    (partial(cross_encoder_grader, RATER), "grades", [None, "logits"], "(raw logits cannot serve as grades), got"),
+    (cross_encoder_grader, "ce", [VECTORS], "cross_encoder_grader takes a LangChain BaseCrossEncoder, got Vectors"),
+    (embedding_grader, "embeddings", [RATER], "embedding_grader takes LangChain Embeddings, got PairScores"),
+    (embedding_grader, "embeddings", [JUDGE], "embedding_grader takes LangChain Embeddings, got Scripted"),
+    (
+        partial(rerank_gain, label_grader()),
+        "reranker",
+        [VECTORS, "bge", None, lambda documents: documents],
+        "reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor",
+    ),
     (partial(ndcg_at, 5), "gain", ["log2"], "gain must be one of exp2, linear, got"),
     (GAIN, "gain", ["log"], "gain must be one of exp2, linear, got"),
     (GAIN, "k", [0], "k must be a whole number of at least 1"),
@@ -90,7 +138,8 @@ REFUSED = [
 @each(("build", "option", "values", "message"), REFUSED)
 def test_an_invalid_option_is_refused_when_the_metric_is_built(build, option, values, message):
     for value in values:
-        with pytest.raises(ConfigError, match=re.escape(message)):
+        told = f"{message} {value!r}" if message.endswith("got") else message
+        with pytest.raises(ConfigError, match=re.escape(told)):
             build(**{option: value})
 
 
@@ -108,7 +157,7 @@ APART = [
     (partial(noise_sensitivity, JUDGE), [{}, {"mode": "irrelevant"}, {"attribution": "per_chunk"}]),
     (bleu, [{}, {"tokenize": "13a"}]),
     (chrf, [{"word_order": order} for order in (0, 1, 2)]),
-    (partial(llm_grader, JUDGE), [{}, {"scale": (0, 3)}, {"pointwise": True}]),
+    (JUDGE_GRADER, [{}, {"scale": (0, 3)}, {"pointwise": True}]),
     (RUBRIC, [{}, {"examples": "none"}, {"scale": (1, 5)}, {"criteria": ABC}, {"criteria": ABC[::-1]}]),
     (RUBRIC, [{"criteria": [one, *ABC[1:]]} for one in (*ABC[:1], *OTHER_A)]),
 ]
@@ -127,3 +176,134 @@ def test_a_name_is_no_part_of_the_instrument():
 def test_weights_may_be_a_list_and_a_part_of_weight_0_needs_no_model():
     assert answer_correctness(None, VECTORS, weights=(0, 1)).judges == []
     assert CORRECTNESS(weights=[0.75, 0.25]).instrument == CORRECTNESS().instrument
+
+
+REMEDY = "return Value(number, reason), or Value.without(why) if no number applies"
+BY_LENGTH = PairScores(lambda _, text: len(text))
+
+
+def always(number, **options):
+    """Return a metric that gives every sample the same value."""
+    return own_metric(lambda _: Value(number, "because"), **options)
+
+
+@each(
+    ("number", "options", "found"),
+    [
+        (1.5, {}, "1.5, not a finite number from 0 to 1"),
+        (-0.1, {}, "-0.1, not a finite number from 0 to 1"),
+        (5.0, {"range": (0, 4)}, "5, not a finite number from 0 to 4"),
+        (math.nan, {}, "nan, not a finite number from 0 to 1"),
+        (math.inf, {}, "inf, not a finite number from 0 to 1"),
+        (math.inf, {"range": (0, math.inf)}, "inf, not a finite number from 0 to inf"),
+        (math.nan, {"range": (-math.inf, math.inf)}, "nan, not a finite number from -inf to inf"),
+    ],
+)
+async def test_a_value_outside_the_range_is_an_error_that_names_metric_value_and_range(number, options, found):
+    message = f"own gave {found}: correct its function, or declare its range with range=(lowest, highest)"
+    with pytest.raises(ConfigError) as raised:
+        always(number, **options).invoke(SAMPLE)
+    assert str(raised.value) == message
+    with pytest.raises(ConfigError) as raised:
+        await always(number, **options).ainvoke(SAMPLE)
+    assert str(raised.value) == message
+
+
+def test_in_a_run_it_is_a_failure_and_no_score():
+    report = evaluate([SAMPLE], [always(4.0), faithfulness(OfflineJudge())])
+    (row,) = report.rows
+    assert (row.scores["own"].value, row.scores["own"].failure.error) == (None, "ConfigError")
+    assert row.scores["own"].failure.message.startswith("own gave 4, not a finite number from 0 to 1")
+    assert row.scores["faithfulness"].value is not None
+
+
+def test_a_declared_range_holds_and_a_rounding_error_is_removed():
+    assert always(2.5, range=(0, 4)).invoke(SAMPLE).value == 2.5
+    assert always(1.0000000000000002).invoke(SAMPLE).value == 1.0
+    assert always(-1e-17).invoke(SAMPLE).value == 0.0
+    assert (always(-1e-9).invoke(SAMPLE).value, always(1 + 1e-9).invoke(SAMPLE).value) == (0.0, 1.0)
+    for beyond in (-2e-9, 1 + 2e-9):
+        with pytest.raises(ConfigError, match="not a finite number from 0 to 1"):
+            always(beyond).invoke(SAMPLE)
+
+
+@each(
+    ("given", "stored"),
+    [
+        ((0, 1), None),
+        ((0, 2), (0, 2)),
+        ((-1, 1), (-1, 1)),
+        ((0, math.inf), (0, None)),
+        ((-math.inf, 1), (None, 1)),
+        ((-math.inf, math.inf), (None, None)),
+    ],
+)
+def test_a_score_holds_the_range_unless_it_is_from_0_to_1(given, stored):
+    assert always(0.5, range=given).invoke(SAMPLE).range == stored
+
+
+def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
+    def half(_):
+        return Value(0.5, "half")
+
+    usual, wide = own_metric(half), own_metric(half, range=(0, 4))
+    assert (usual.range, wide.range) == ((0.0, 1.0), (0.0, 4.0))
+    assert usual.instrument == wide.instrument
+
+
+@each(
+    ("grader", "expected", "relevant_from"),
+    [
+        (llm_grader(OfflineJudge()), (0, 4), 1.0),
+        (llm_grader(OfflineJudge(), (1, 5)), (0, 5), 2.0),  # 0 if nothing was retrieved
+        (llm_grader(OfflineJudge(), (-2, 2)), (-2, 2), -1.0),
+        (embedding_grader(HashingEmbeddings()), (0, 1), 0.5),
+        (id_grader(), (0, 1), 1.0),
+        (label_grader(), (-math.inf, math.inf), 1.0),
+        (cross_encoder_grader(BY_LENGTH), (0, math.inf), None),
+        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, math.inf), None),
+        (cross_encoder_grader(BY_LENGTH, "sigmoid"), (0, 1), 0.5),
+    ],
+)
+def test_mean_grades_have_the_range_of_the_grader_which_tells_from_which_grade_on_a_chunk_is_relevant(
+    grader, expected, relevant_from
+):
+    assert (mean_grade_at(3, grader).range, grader.threshold) == (expected, relevant_from)
+    assert ndcg_at(3, grader).range == (0, 1)
+
+
+def test_a_gain_may_be_negative():
+    ranges = {metric.name: metric.range for metric in rerank_gain(llm_grader(OfflineJudge()), BY_LENGTH).metrics}
+    assert ranges == {"retriever": (0, 1), "reranker": (0, 1), "gain": (-1, 1)}
+
+
+@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 0), (math.nan, 1), (0, 1, 2), None])
+def test_what_is_not_a_range_is_refused(given):
+    with pytest.raises(ConfigError) as raised:
+        always(0.5, range=given)
+    expected = "range of own is its lowest and its highest value, such as (0, 1), got"
+    assert str(raised.value) == f"{expected} {given!r}"
+
+
+@each(
+    ("value", "problem"),
+    [
+        (Value(0.5, None), "gave an invalid Value: reason: Input should be a valid string, got None"),
+        (
+            Value(0.5, "", [{"kind": "statement", "number": "one", "text": "", "verdict": ""}]),
+            "gave an invalid Value: findings.0.number: Input should be a valid integer, unable to parse string as an "
+            "integer, got 'one'",
+        ),
+        (Value(0.5, "", (), "nothing applies"), f"gave both a number and a cause why there is none: {REMEDY}"),
+        *((Value(number), f"gave Value({number!r}), not a number: {REMEDY}") for number in ("0.5", None, [1])),
+        *((made, f"gave {type(made).__name__}, not a Value: {REMEDY}") for made in (0.5, None, {"value": 0.5})),
+    ],
+)
+async def test_an_invalid_value_is_an_error_that_names_the_reducer(value, problem):
+    own = always(0.5).model_copy(update={"reduce": lambda _: value})
+    with pytest.raises(ConfigError) as raised:
+        own.invoke(SAMPLE)
+    assert str(raised.value) == f"reduce of own {problem}"
+    with pytest.raises(ConfigError) as raised:
+        await own.ainvoke(SAMPLE)
+    assert str(raised.value) == f"reduce of own {problem}"

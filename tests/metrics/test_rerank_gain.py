@@ -9,7 +9,6 @@ from pydantic import Field
 
 from langchain_rageval import (
     ConfigError,
-    HashingEmbeddings,
     OfflineJudge,
     Report,
     Sample,
@@ -187,12 +186,6 @@ def test_the_findings_of_another_grader_or_without_the_number_of_kept_chunks_do_
         assert rerank_gain(grader, BY_LENGTH).metrics[2].rescore(LABELLED, score) is None
     uncounted = [finding for finding in score.findings if finding.text != "kept"]
     assert gain.rescore(LABELLED, score.model_copy(update={"findings": uncounted})) is None
-
-
-@each("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
-def test_what_cannot_rerank_is_refused(reranker):
-    with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
-        rerank_gain(label_grader(), reranker)
 
 
 def test_equal_scores_keep_the_retrievers_order():

@@ -9,7 +9,7 @@ from helpers.scripted import answering, grades, human_of, needed, relevance, scr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, llm_grader
+from langchain_rageval import Judge, JudgeOutputError, Sample, llm_grader
 from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
 
 CONTEXTS = ["First. Second.", "Third.", "Fourth."]
@@ -210,17 +210,6 @@ def test_any_scale_is_sent_and_held_to(scale):
     judge = scripted(relevance({1: scale[1] + 1}), relevance({1: scale[1]}))
     assert graded(found_of_grade_relevance(judge, ["One."], scale=scale)) == [scale[1]]
     assert judge.inputs[0]["scale"] == list(scale)
-
-
-@each("scale", [(4, 0), (1, 1), (0.0, 4), (0,), (0, 1, 2), "04", None, (False, True)])
-def test_what_is_no_scale_is_refused(scale):
-    with pytest.raises(ConfigError, match=r"scale must (be|give) the lowest"):
-        llm_grader(scripted(), scale)
-
-
-def test_pointwise_is_yes_or_no():
-    with pytest.raises(ConfigError, match="pointwise is True or False"):
-        llm_grader(scripted(), pointwise="yes")
 
 
 CONTEXTS_OF_SELECT_SENTENCES = ["First. Second. Third.", "Fourth."]
