@@ -126,21 +126,6 @@ def rounds(slots, count=1):
     return [answer(slots, held(slots, slots.size)) for _ in range(count)]
 
 
-def test_a_few_rejections_change_nothing(clock):
-    slots = AdaptiveLimiter(16)
-    for _ in range(40):
-        assert answer(slots, held(slots, 16), rejected=1) == 16
-    assert answer(AdaptiveLimiter(256), held(slots := AdaptiveLimiter(256), 256), rejected=13) == 256
-    assert (slots.size, slots.lowest_size) == (256, 256)
-
-
-def test_each_of_many_rejected_calls_takes_its_slot_away_and_at_least_one_remains(clock):
-    slots = AdaptiveLimiter(32)
-    assert answer(slots, held(slots, 32), rejected=24) == slots.lowest_size == 8
-    slots = AdaptiveLimiter(16)
-    assert [answer(slots, held(slots, 16), rejected=16), answer(slots, held(slots, 1), rejected=1)] == [1, 1]
-
-
 def test_the_places_become_as_many_as_calls_are_under_way_and_not_rejected():
     slots = AdaptiveLimiter(16)
     good = held(slots, 2)

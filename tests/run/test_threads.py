@@ -21,11 +21,6 @@ def printed(code):
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
-def test_all_jobs_run_at_once():
-    meeting = threading.Barrier(20)
-    DaemonThreads().gather([lambda: meeting.wait(PATIENCE)] * 20)
-
-
 def test_results_come_in_the_order_of_the_jobs():
     slow = threading.Event()
 
