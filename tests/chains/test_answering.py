@@ -70,38 +70,29 @@ def refused(chain, journal, state, **options):
     assert (str(error.value), chain.asked) == (f"{journal} holds {state}: {THREE}", [])
 
 
-def test_a_finished_run_answers_only_under_its_stated_version_and_says_so(tmp_path, caplog):
-    chain, journal = Chain(fails_on=["2?"]), tmp_path / "answers.db"
-    first = TESTSET.run(chain.ask, journal=journal, version="1", progress=False)
-    assert answers(first) == ["to 1?", None, "to 3?"]
-    assert first[1].metadata["error"] == "ConnectionError: no index"
-    chain.fails_on.clear()
-    state = "a finished run of version '1'"
-    refused(chain, journal, state)
-    refused(chain, journal, state, resume=True)
-    for others in ({}, {"resume": True}, {"retry_failed": True}):
-        refused(chain, journal, f"{state}, not of version '2'", version="2", **others)
-    assert caplog.messages == []
-    assert TESTSET.run(chain.ask, journal=journal, version="1", progress=False) == first
-    assert chain.asked == []
-    assert caplog.messages == [f"answers are taken from {journal}, which holds {state}"]
-    second = TESTSET.run(chain.ask, journal=journal, retry_failed=True, progress=False)
-    assert chain.asked == ["2?"]
-    assert second == TESTSET.run(chain.ask, progress=False)
+def test_a_finished_run_answers_only_under_its_stated_version_or_to_ask_what_failed_and_says_so(tmp_path, caplog):
+    for version in ("1", None):
+        chain, journal = Chain(fails_on=["2?"]), tmp_path / f"answers-{version}.db"
+        first = TESTSET.run(chain.ask, journal=journal, version=version, progress=False)
+        assert answers(first) == ["to 1?", None, "to 3?"]
+        assert first[1].metadata["error"] == "ConnectionError: no index"
+        chain.fails_on.clear()
+        state = f"a finished run {'without a version' if version is None else 'of version ' + repr(version)}"
+        refused(chain, journal, state)
+        refused(chain, journal, state, resume=True)
+        for others in ({}, {"resume": True}, {"retry_failed": True}):
+            refused(chain, journal, f"{state}, not of version '2'", version="2", **others)
+        assert caplog.messages == []
+        if version is not None:
+            assert TESTSET.run(chain.ask, journal=journal, version=version, progress=False) == first
+            assert chain.asked == []
+            assert caplog.messages == [f"answers are taken from {journal}, which holds {state}"]
+        second = TESTSET.run(chain.ask, journal=journal, retry_failed=True, progress=False)
+        assert chain.asked == ["2?"]
+        assert second == TESTSET.run(chain.ask, progress=False)
+        caplog.clear()
     assert (second[1].contexts, second[1].context_ids) == (CONTEXTS, ["m1", "m2"])
     assert second[1].metadata["context_sources"] == ["munich-1.md", "munich-2.md"]
-
-
-def test_a_finished_run_without_a_version_answers_only_to_ask_what_failed(tmp_path):
-    chain, journal = Chain(fails_on=["2?"]), tmp_path / "answers.db"
-    TESTSET.run(chain.ask, journal=journal, progress=False)
-    chain.fails_on.clear()
-    state = "a finished run without a version"
-    refused(chain, journal, state)
-    refused(chain, journal, state, resume=True)
-    refused(chain, journal, f"{state}, not of version '1'", version="1")
-    TESTSET.run(chain.ask, journal=journal, retry_failed=True, progress=False)
-    assert chain.asked == ["2?"]
 
 
 def test_an_unfinished_run_goes_on_with_resume_or_its_version(tmp_path):

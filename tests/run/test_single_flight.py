@@ -4,6 +4,7 @@ import weakref
 from functools import partial
 
 import pytest
+from helpers.each import each
 from helpers.waiting import PATIENCE, auntil, until
 
 from langchain_rageval.run.single_flight import SingleFlight
@@ -132,17 +133,22 @@ async def test_a_caller_during_a_cancellation_starts_a_new_execution():
     assert (work.times, again.times) == (1, 1)
 
 
-async def test_a_waiting_thread_keeps_the_execution_of_a_cancelled_task_alive():
+@each(
+    "ask",
+    [lambda flight: flight.do("key", pytest.fail), lambda flight: asyncio.run(flight.ado("key", Work()))],
+    ids=["a thread", "a loop of another thread"],
+)
+async def test_a_caller_elsewhere_shares_an_execution_and_keeps_that_of_a_cancelled_task_alive(ask):
     flight, work = SingleFlight(), Work()
     leader = asyncio.create_task(flight.ado("key", work))
     await work.started.wait()
-    follower = asyncio.create_task(asyncio.to_thread(flight.do, "key", pytest.fail))
+    follower = asyncio.create_task(asyncio.to_thread(ask, flight))
     await auntil(lambda: flight.calls["key"].waiters == 2)
     leader.cancel()
     await asyncio.wait([leader])
     work.go_on.set()
     assert await asyncio.wait_for(follower, PATIENCE) == "done"
-    assert not work.cancelled
+    assert (work.times, work.cancelled) == (1, False)
 
 
 async def test_a_task_may_wait_for_a_thread():
@@ -159,17 +165,6 @@ async def test_a_task_may_wait_for_a_thread():
     await auntil(lambda: flight.calls["key"].waiters == 2)
     go_on.set()
     assert [await leader, await follower] == ["done", "done"]
-
-
-async def test_loops_of_two_threads_share_one_execution():
-    flight, work = SingleFlight(), Work()
-    leader = asyncio.create_task(flight.ado("key", work))
-    await work.started.wait()
-    follower = asyncio.create_task(asyncio.to_thread(asyncio.run, flight.ado("key", Work())))
-    await auntil(lambda: flight.calls["key"].waiters == 2)
-    work.go_on.set()
-    assert await asyncio.wait_for(asyncio.gather(leader, follower), PATIENCE) == ["done", "done"]
-    assert work.times == 1
 
 
 async def test_a_thread_that_is_interrupted_as_it_waits_does_not_keep_an_execution_alive(monkeypatch):
