@@ -160,16 +160,6 @@ def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_
     assert any(junit(tmp_path).values())
 
 
-def test_a_gate_needs_a_judge_by_name(rageval, good, baseline):
-    told = (
-        "rageval: a gate on faithfulness needs --judge: name a model such as vllm:MODEL, or --judge offline for a smoke"
-    )
-    for words in (["ci", good, "--baseline", baseline], ["evaluate", good, "--fail-under", "faithfulness=0.5"]):
-        code, _, err = rageval(*words, "--quiet", "--metrics", "faithfulness")
-        assert (code, err.splitlines()[-1].startswith(told)) == (2, True)
-    assert rageval("evaluate", good, "--quiet")[0] == 0
-
-
 def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
     gone = tmp_path / "gone.jsonl"
     words = ["ci", *OFFLINE, good, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]

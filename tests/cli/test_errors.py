@@ -61,6 +61,7 @@ evaluate samples.jsonl --metrics dcg@5
 evaluate samples.jsonl --metrics context_recall
 evaluate found.jsonl --metrics ndcg@5
 evaluate samples.jsonl --metrics ndcg@5 --grader people
+evaluate ranked.jsonl --metrics ndcg@5 --grader embedding --judge vllm:m --base-url http://127.0.0.1:9/v1
 evaluate ranked.jsonl --metrics ndcg@5 --qrels x
 evaluate - --qrels samples.jsonl
 evaluate samples.jsonl --metrics no_such:metric
@@ -88,6 +89,7 @@ evaluate samples.jsonl --judge vllm:m
 evaluate samples.jsonl --judge openai
 evaluate samples.jsonl --metrics answer_relevance --embeddings nonsense
 evaluate samples.jsonl --metrics answer_relevance --embeddings openai:m
+evaluate samples.jsonl --metrics answer_relevance --judge vllm:m --base-url http://127.0.0.1:9/v1
 evaluate samples.jsonl --mode xml
 evaluate samples.jsonl --draws 2
 evaluate samples.jsonl --max-concurrency 0 --journal j
@@ -102,6 +104,8 @@ evaluate samples.jsonl --batch
 requests samples.jsonl
 replies out.jsonl
 # Gates
+ci samples.jsonl --baseline report.jsonl --metrics faithfulness
+evaluate samples.jsonl --fail-under faithfulness=0.5
 evaluate samples.jsonl --fail-under faithfulness
 evaluate samples.jsonl --fail-under faithfulness=high
 evaluate samples.jsonl --fail-under faithfulness=nan
@@ -201,6 +205,9 @@ generate docs --out /nowhere/at/all/t.jsonl
 generate docs --writer vllm:m
 generate docs --language tlh
 generate docs --where 'faithfulness < 1'
+generate docs --adopt report.jsonl --where 'faithfulness ~ 1' --writer nonsense
+generate docs --adopt report.jsonl --where 'faithfulness < 0.5.5' --writer nonsense
+generate docs --adopt report.jsonl --where 'b < 1' --writer nonsense
 review nowhere.jsonl
 review report.jsonl
 review testset.jsonl --html testset.jsonl

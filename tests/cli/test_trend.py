@@ -30,12 +30,18 @@ def test_the_file_of_a_sink_is_shown_by_day_while_it_is_open(rageval, tmp_path):
     sink.close()
 
 
-def test_an_alarm_ends_with_1_and_is_in_the_object(rageval, tmp_path):
+def test_an_alarm_ends_with_1_and_is_in_the_object_and_on_the_page(rageval, tmp_path):
     Report(list(rows([1.0] * 60))).to_jsonl(tmp_path / "dev.jsonl")
     Report(list(rows([0.0] * 60))).to_jsonl(tmp_path / "live.jsonl")
-    code, out, err = rageval("trend", tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl", "--json")
+    page = tmp_path / "trend.html"
+    words = ["trend", tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl", "--html", page]
+    code, out, _ = rageval(*words)
+    assert (code, out.endswith(f"\nTrend written to {page}\n")) == (1, True)
+    assert '<h1 id="title">Drift: faithfulness</h1>' in page.read_text(encoding="utf-8")
+    code, out, err = rageval(*words, "--language", "ru", "--json")
+    assert "Дрейф: faithfulness" in page.read_text(encoding="utf-8")
     found = json.loads(out)
-    assert code == 1
+    assert (code, out.count("\n")) == (1, 1)
     assert list(found) == ["periods", "baseline", "alarms", "changes", "judge_shift", "notes"]
     assert found["periods"]["2026-11-02"]["faithfulness"]["mean"] == 0.0
     assert found["baseline"]["faithfulness"]["scored"] == 60
@@ -64,20 +70,6 @@ def test_a_baseline_with_too_few_scores_is_refused_and_the_page_says_so(rageval,
     assert (code, err.startswith(f"rageval: {problem}")) == (2, True)
     assert "2026-11-02" in out
     assert problem in page.read_text(encoding="utf-8")
-
-
-def test_a_page_is_written_also_when_the_command_ends_with_an_alarm(rageval, tmp_path):
-    Report(list(rows([1.0] * 60))).to_jsonl(tmp_path / "dev.jsonl")
-    Report(list(rows([0.0] * 60))).to_jsonl(tmp_path / "live.jsonl")
-    page = tmp_path / "trend.html"
-    files = (tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl")
-    code, out, _ = rageval("trend", *files, "--html", page)
-    assert code == 1
-    assert out.endswith(f"\nTrend written to {page}\n")
-    assert '<h1 id="title">Drift: faithfulness</h1>' in page.read_text(encoding="utf-8")
-    code, out, _ = rageval("trend", *files, "--html", page, "--language", "ru", "--json")
-    assert (code, out.count("\n")) == (1, 1)
-    assert "Дрейф: faithfulness" in page.read_text(encoding="utf-8")
 
 
 def test_the_page_is_opened_next_to_the_report(rageval, tmp_path, monkeypatch):

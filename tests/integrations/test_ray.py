@@ -79,6 +79,12 @@ def numbered(samples):
     return [{**sample, "place": place} for place, sample in enumerate(samples)]
 
 
+def scored_in_ray(ray, rows, make_metrics, blocks=1, **options):
+    """Return the report of rows, numbered and scored in Ray."""
+    dataset = ray.data.from_items(numbered(rows), override_num_blocks=blocks)
+    return report_of(evaluate_dataset(dataset, make_metrics, index="place", **options))
+
+
 def told(report):
     """All that a report says of its samples but who paid for what is shared."""
     return [
@@ -201,9 +207,7 @@ def test_a_slow_sample_does_not_delay_other_batches(ray, openai_server):
         return offline(request)
 
     metrics = over_http(openai_server(reply).url)
-    dataset = ray.data.from_items(numbered(samples), override_num_blocks=1)
-    options = {"index": "place", "batch_size": 2, "max_concurrency": 2, "timeout": None}
-    report = report_of(evaluate_dataset(dataset, metrics, **options))
+    report = scored_in_ray(ray, samples, metrics, batch_size=2, max_concurrency=2, timeout=None)
     assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 6
 
 
@@ -237,15 +241,14 @@ def test_the_block_in_the_documentation(ray, openai_server, tmp_path, capsys):
 # The limits of all workers
 
 QUESTIONS = [{**RICH[0].model_dump(include={*FIELDS}), "question": f"Question {number}?"} for number in range(60)]
+TWO_WORKERS = {"concurrency": 2, "batch_size": 6, "max_concurrency": 4}
 
 
 @pytest.mark.gate
 def test_two_workers_share_one_budget_price_and_limit_of_calls(ray, openai_server):
     server = openai_server(offline, latency=0.02)
-    options = {"concurrency": 2, "batch_size": 6, "index": "place", "max_concurrency": 4}
     limits = {"budget": Budget(calls=51), "price": (1.0, 2.0)}
-    dataset = ray.data.from_items(numbered(QUESTIONS), override_num_blocks=10)
-    report = report_of(evaluate_dataset(dataset, over_http(server.url), **options, **limits))
+    report = scored_in_ray(ray, QUESTIONS, over_http(server.url), 10, **TWO_WORKERS, **limits)
     assert 40 <= server.calls <= 51
     assert len(report.rows) + len(report.left_out) == 60
     assert report.usage.money > 0
@@ -255,9 +258,7 @@ def test_two_workers_share_one_budget_price_and_limit_of_calls(ray, openai_serve
 @pytest.mark.gate
 def test_a_wrong_key_ends_the_calls_at_once_and_every_row_names_it(ray, openai_server):
     server = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
-    dataset = ray.data.from_items(numbered(QUESTIONS), override_num_blocks=10)
-    options = {"concurrency": 2, "batch_size": 6, "index": "place", "max_concurrency": 4}
-    report = report_of(evaluate_dataset(dataset, over_http(server.url), **options))
+    report = scored_in_ray(ray, QUESTIONS, over_http(server.url), 10, **TWO_WORKERS)
     assert len(report.failures()) == 60
     assert all("OpenAIAuthenticationError" in str(score.failure) for _, score in report.failures())
     assert server.calls <= 2 * (5 + 4)
@@ -265,20 +266,20 @@ def test_a_wrong_key_ends_the_calls_at_once_and_every_row_names_it(ray, openai_s
 
 @pytest.mark.gate
 def test_an_outage_pauses_the_workers_and_beyond_the_patience_finished_rows_are_delivered(ray, openai_server):
-    options = {"concurrency": 1, "batch_size": 6, "index": "place", "retry": RetryPolicy(attempts=2, initial=0.01)}
-    dataset = ray.data.from_items(numbered(QUESTIONS[:6]), override_num_blocks=1)
+    options = {"concurrency": 1, "batch_size": 6, "retry": RetryPolicy(attempts=2, initial=0.01)}
+    six = QUESTIONS[:6]
     passing = openai_server(offline, faults=Faults.script(["500"] * 30))
-    report = report_of(evaluate_dataset(dataset, over_http(passing.url), patience=PATIENCE, **options))
+    report = scored_in_ray(ray, six, over_http(passing.url), patience=PATIENCE, **options)
     assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 6
     dying = openai_server(offline, faults=Faults.script([None] * 4 + ["500"] * 1000))
-    report = report_of(evaluate_dataset(dataset, over_http(dying.url), patience=0.3, max_concurrency=1, **options))
+    report = scored_in_ray(ray, six, over_http(dying.url), patience=0.3, max_concurrency=1, **options)
     scores = [row.scores["faithfulness"] for row in report.rows]
     assert [score.value for score in scores].count(0.5) >= 1
     assert all(score.value == 0.5 or "500" in str(score.failure) for score in scores)
     assert (len(scores), report.complete) == (6, False)
     dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
     with pytest.raises(Exception, match="500"):
-        evaluate_dataset(dataset, over_http(dead.url), patience=0.3, **options).materialize()
+        scored_in_ray(ray, six, over_http(dead.url), patience=0.3, **options)
 
 
 # Killed workers
@@ -325,10 +326,8 @@ def test_a_killed_worker_loses_nothing(ray, openai_server, chat_openai, tmp_path
             killed.set()
 
     def run():
-        options = {"batch_size": 6, "max_concurrency": 2, "timeout": None, "index": "place"}
-        dataset = ray.data.from_items(numbered(samples))
-        make_metrics = over_http(server.url, processes)
-        return report_of(evaluate_dataset(dataset, make_metrics, journal=journal if with_journal else None, **options))
+        options = {"batch_size": 6, "max_concurrency": 2, "timeout": None, "journal": journal if with_journal else None}
+        return scored_in_ray(ray, samples, over_http(server.url, processes), -1, **options)
 
     with ThreadPoolExecutor(1) as killer:
         killing = killer.submit(kill)
