@@ -15,6 +15,7 @@ from langchain_rageval import (
     ConfigError,
     Criterion,
     HashingEmbeddings,
+    NliVerifier,
     OfflineJudge,
     Value,
     answer_correctness,
@@ -63,6 +64,9 @@ GRADERS = (
 )
 THRESHOLD = "threshold must be a number, the lowest grade of a relevant chunk, got"
 TOO_LOW = "would make every chunk relevant; it must be a grade above 0"
+FAITHFULNESS = partial(faithfulness, JUDGE)
+LABELS = ("contradiction", "entailment", "neutral")
+VERIFIERS = [RATER, NliVerifier(RATER, threshold=0.9), NliVerifier(RATER, labels=LABELS)]
 ABC = [Criterion(name, "d") for name in "abc"]
 OTHER_A = [Criterion("a", "d", 2), Criterion("a", "other"), Criterion("a", "d", grades={0: "x"})]
 WEIGHTS = "weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
@@ -157,6 +161,8 @@ APART = [
     (partial(noise_sensitivity, JUDGE), [{}, {"mode": "irrelevant"}, {"attribution": "per_chunk"}]),
     (bleu, [{}, {"tokenize": "13a"}]),
     (chrf, [{"word_order": order} for order in (0, 1, 2)]),
+    (FAITHFULNESS, [{}, *({"verifier": one} for one in VERIFIERS)]),
+    (FAITHFULNESS, [{"verifier": one} for one in (RATER, PairScores(lambda *_: 0.25))]),
     (JUDGE_GRADER, [{}, {"scale": (0, 3)}, {"pointwise": True}]),
     (RUBRIC, [{}, {"examples": "none"}, {"scale": (1, 5)}, {"criteria": ABC}, {"criteria": ABC[::-1]}]),
     (RUBRIC, [{"criteria": [one, *ABC[1:]]} for one in (*ABC[:1], *OTHER_A)]),
@@ -169,8 +175,9 @@ def test_the_instrument_tells_the_options_of_a_metric_apart(build, options):
     assert build(**options[0]).instrument == build(**options[0]).instrument
 
 
-def test_a_name_is_no_part_of_the_instrument():
+def test_a_name_or_a_verifier_that_is_wrapped_is_no_part_of_the_instrument():
     assert RUBRIC(name="mine").instrument == RUBRIC().instrument
+    assert FAITHFULNESS(verifier=NliVerifier(RATER)).instrument == FAITHFULNESS(verifier=RATER).instrument
 
 
 def test_weights_may_be_a_list_and_a_part_of_weight_0_needs_no_model():

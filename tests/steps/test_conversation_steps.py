@@ -114,16 +114,11 @@ def test_contradictions_are_of_two_turns_and_both_statements_cite_them():
     ]
 
 
-def test_a_pair_within_one_turn_is_no_contradiction_between_turns():
-    given = turn_facts(statements=[(2, "A."), (2, "Not A."), (4, "B.")])
-    found = run(find_contradictions(scripted(contradictions((1, 2)))), "consistency_verdicts", given)
-    assert [item[2] for item in found] == ["consistent"] * 3
-
-
-def test_statements_of_one_turn_are_not_compared():
-    given = turn_facts(statements=[(2, "A."), (2, "B.")])
-    found = run(find_contradictions(scripted()), "consistency_verdicts", given)
-    assert [item[2] for item in found] == ["consistent", "consistent"]
+@each(("turns", "replies"), [((2, 2, 4), [contradictions((1, 2))]), ((2, 2), [])])
+def test_statements_of_one_turn_do_not_contradict_and_alone_are_not_compared(turns, replies):
+    given = turn_facts(statements=[(turn, text) for turn, text in zip(turns, "abc", strict=False)])
+    found = run(find_contradictions(scripted(*replies)), "consistency_verdicts", given)
+    assert [item[2] for item in found] == ["consistent"] * len(turns)
 
 
 def test_a_contradiction_needs_more_than_half_of_the_votes():

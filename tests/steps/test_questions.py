@@ -125,13 +125,16 @@ def test_all_questions_are_asked_for_in_one_call_that_does_not_show_the_question
     assert "When?" not in human_of(judge.asked[0])
 
 
-@each("count", [1, 2, 3])
-def test_fewer_questions_are_taken_and_more_are_cut(count):
-    assert regenerated(scripted(questions("a", "b")), count) == (False, ["a", "b"][:count])
-
-
-def test_blank_questions_are_dropped_before_the_rest_are_cut():
-    assert regenerated(scripted(questions(" ", " a ", "", "b")), 2) == (False, ["a", "b"])
+@each(
+    ("reply", "count", "expected"),
+    [
+        *((questions("a", "b"), count, (False, ["a", "b"][:count])) for count in (1, 2, 3)),
+        (questions(" ", " a ", "", "b"), 2, (False, ["a", "b"])),  # blank ones are dropped before the rest are cut
+        *((questions(*told, evasive=True), 3, (True, [])) for told in ([], ["a"])),
+    ],
+)
+def test_fewer_questions_are_taken_more_are_cut_and_none_of_an_evasive_answer(reply, count, expected):
+    assert regenerated(scripted(reply), count) == expected
 
 
 @each("none", [[], [""], [" ", "\n"]])
@@ -147,11 +150,6 @@ def test_no_questions_after_all_attempts_are_a_failure():
         regenerated(Judge(judge, attempts=2))
     assert caught.value.step == "regenerate_questions"
     assert len(judge.asked) == 2
-
-
-@pytest.mark.parametrize("told", [[], ["a"]])
-def test_an_evasive_answer_has_no_questions_whatever_the_judge_writes(told):
-    assert regenerated(scripted(questions(*told, evasive=True))) == (True, [])
 
 
 @each("answer", [None, "", " \n\t"])

@@ -216,13 +216,6 @@ def test_it_takes_the_judges_place_wherever_statements_are_verified():
     assert tuple(f.text for f in scores["faithfulness"].findings if f.verdict == "supported") == (FIRE, THEFT, METEOR)
 
 
-def test_what_reads_the_scores_is_part_of_the_instrument():
-    judge, nli = World().judge(), PairScores(knows)
-    verifiers = [None, nli, NliVerifier(nli, threshold=0.9), NliVerifier(nli, labels=LABELS), PairScores(by_words)]
-    assert len({faithfulness(judge, verifier=verifier).instrument for verifier in verifiers}) == len(verifiers)
-    assert faithfulness(judge, verifier=nli).instrument == faithfulness(judge, verifier=NliVerifier(nli)).instrument
-
-
 @pytest.mark.parametrize("options", [{}, {"labels": LABELS, "scale": "softmax"}])
 def test_a_plan_asks_nobody(options):
     nli = PairScores(lambda *_: pytest.fail("a plan scores nothing"))
