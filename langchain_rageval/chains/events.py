@@ -193,7 +193,7 @@ class ChainAnswer:
 
 
 class ChainCollector(ChainEvents):
-    """Callback handler for one call of a chain. Every run that it observes belongs to this call."""
+    """Callback handler that collects what happens in one call of a chain, such as retrieved documents and model calls."""
 
     def __init__(self) -> None:
         self._root = RootRun(uuid4(), "", None, {}, is_new_conversation=True)

@@ -144,7 +144,8 @@ def testset_object(testset: Testset) -> dict[str, Any]:
 def plan_object(plan: Plan) -> dict[str, Any]:
     """Return the JSON object that `rageval plan` prints.
 
-    Its keys are `samples`, `rehearsed`, `metrics`, `audit`, `total`, `asked`, `waves`, `no_worse` and `notes`.
+    Its keys are those fields of the plan that a program reads: `samples`, `rehearsed` (samples of the estimate),
+    `metrics`, `audit`, `total`, `asked`, `waves`, `no_worse` and `notes`.
     """
     return {
         **pick(plan, "samples", "rehearsed"),

@@ -126,7 +126,7 @@ def describe_place(index: int, sample: Sample) -> str:
 def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample:
     """Return the sample to score in a record of the user, like `Sample.parse`; check the outputs first.
 
-    If a conversation ends with a mere message of the user, the sample is its last answer.
+    If a conversation ends with a message of the user that has no answer, the sample is the last answer before it.
 
     Raises:
         SampleError: as by `Sample.parse`, or if the record has `inputs` and `outputs`, and it is unclear whether the

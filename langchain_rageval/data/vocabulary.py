@@ -143,9 +143,11 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=1024)
 def reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Mapping[str, str]:
-    """Return the field of `Sample` that each known name means in a record: `FIELDS_BY_NAME`, or that of a library.
+    """Return the field of `Sample` that each known name means in a record.
 
-    For example, beside `actual_output`, the name `context` means the reference contexts, as in DeepEval.
+    The meanings are those in `FIELDS_BY_NAME`. If another name in the record shows which library wrote it, the
+    meanings of this library win: beside `actual_output`, the name `context` means the reference contexts, as in
+    DeepEval.
 
     Args:
         all_names: all names in the record, known and unknown, including names of missing values.

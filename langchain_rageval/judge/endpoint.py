@@ -203,12 +203,13 @@ class Endpoint:
     def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
         """Return True if the output format of a request may be the cause of a server error (HTTP 5xx).
 
-        False once the endpoint has given a valid reply to any question, or has failed in every output mode. False also
-        if `failures` is empty and `mode` has the last output mode, because no other output mode can be tried.
+        The result is False in three cases: the endpoint has given a valid reply to any question; it has failed in every
+        output mode; or the failed request is the first of its question and used the last output mode, so that no other
+        one is left to try.
 
         Args:
-            mode: mode of the failed request.
-            failures: earlier server errors of the same question, by mode; empty before the first.
+            mode: mode of the failed request (its output mode and its other settings).
+            failures: earlier server errors of the same question, by mode of the request.
         """
         unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
         return unknown and (bool(failures) or self._lower(mode) is not None)

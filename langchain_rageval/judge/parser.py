@@ -160,8 +160,8 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
     def read_message(self, message: BaseMessage | None) -> T:
         """Parse a message and return a value of the class.
 
-        The parser reads the tool call with the name of the class. Without it, the parser reads all tool calls. Without
-        tool calls, it reads the text.
+        The parser reads the tool calls with the name of the class; if there are none, all tool calls; without tool
+        calls, the text. All that is read must hold one and the same answer.
 
         Raises:
             OutputParserException: if the message is None, invalid, truncated or refused.

@@ -209,7 +209,8 @@ class Facts:
 
         There are three kinds: the answer's statements with verdicts against the contexts, the references' statements
         with verdicts against the contexts, and the comparison of both (TP, FP, FN). Each kind is taken from the first
-        score, in the order of `row.scores`, that has it; the comparison preferably not from a "grounding" metric.
+        score, in the order of `row.scores`, that has it. A comparison from a metric with the aspect "grounding", which
+        joins all references, is taken only if no other metric has one.
         """
         scores = [score for score in row.scores.values() if score.failure is None]
         unscored = {score.unscored for score in scores}

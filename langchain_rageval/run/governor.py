@@ -425,7 +425,7 @@ class Governor:
 
 
 class LeasingGovernor(Governor):
-    """Governor of one process of a run with several processes, among which a `Ledger` divides budget and concurrency.
+    """Governor of one process of a run with several: it admits model calls within the shares that a `Ledger` assigns.
 
     Args:
         lease: function that returns the lease of this process (its share of the budget and of the calls under way). The

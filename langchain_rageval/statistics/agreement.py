@@ -75,9 +75,9 @@ class Tables:
         Args:
             scores: score of each pair; at least one.
             labels: label of each pair, in the same order.
-            most: greatest number of distinct scores, and of distinct labels; adjacent values beyond are merged into
-                their mean. None for 2,000 if the table would otherwise have more than four million cells, else for no
-                limit.
+            most: greatest number of distinct scores, and of distinct labels. If there are more, adjacent values are
+                merged into their mean. With None, the number is 2,000 if the table would have more than four million
+                cells, and not limited otherwise.
         """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
         if most is None and sides[0][0].size * sides[1][0].size > _CELLS:

@@ -351,16 +351,16 @@ def ask_step(
         step: prompt, model and answer schema.
         inputs: content of the JSON block of the request.
         language_from: text whose language selects the prompt.
-        objection: function that returns the problem with an answer that fits the schema, as a str or an `Objection`;
-            None if there is no problem. After an answer with a problem, or a reply that does not fit the schema, the
-            request is repeated, up to `Judge.attempts` calls in all.
+        objection: function that returns the problem with an answer that fits the schema; None if there is no problem.
+            After an answer with a problem, or a reply that does not fit the schema, the request is repeated, up to
+            `Judge.attempts` calls in all. If the problem remains, an `Objection` is returned, and a str is raised as
+            an error.
 
     Returns:
         The first answer without a problem. If there is none: the `Objection` to the last answer that fits the schema.
 
     Raises:
-        JudgeOutputError: if no call gives an answer without a problem, and the problem with the last answer that fits
-            the schema is a str, or no answer fits the schema.
+        JudgeOutputError: if no answer fits the schema, or the problem with the last one that does is a str.
     """
     last: list[Objection] = []
 

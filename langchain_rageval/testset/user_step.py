@@ -95,8 +95,8 @@ class UserStep(CandidateStep):
         """Invoke the user's Runnable, check the candidate that it returns, and record a changed question.
 
         The links (Runnables of a sequence) may pass any value to each other. The last link returns a candidate or, in
-        an evolution, the new question as a str. A changed question is added to the history as a trial, unless the
-        Runnable added a trial.
+        an evolution, the new question as a str. A changed question is recorded as a `Trial` in the candidate's history
+        of questions, unless the Runnable has recorded one.
 
         Raises:
             ConfigError: if the chain returns something else, or a candidate that is not valid.

@@ -118,7 +118,7 @@ class RepliesRead:
 
 
 def last_wave(journal: Journal) -> WaveFile | None:
-    """Return the request files that a journal recorded last; None if it recorded none."""
+    """Return the record of the latest wave (requests that were written together); None if the journal has no wave."""
     number = journal.get(_WAVES)
     return None if number is None else _wave(journal, int(number))
 
