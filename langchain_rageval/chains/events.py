@@ -193,7 +193,7 @@ class ChainAnswer:
 
 
 class ChainCollector(ChainEvents):
-    """Callback handler that collects what happens in one call of a chain, such as retrieved documents and model calls."""
+    """Callback handler that collects the documents and the model calls of one call of a chain."""
 
     def __init__(self) -> None:
         self._root = RootRun(uuid4(), "", None, {}, is_new_conversation=True)
