@@ -105,12 +105,8 @@ class Waves:
         apis = {(api.provider, api.endpoint): api for api in self._recorder.apis.values()}
         batches = [batch for batch in self._known() if (batch.provider, batch.endpoint) in apis]
         for batch in batches:
-            api = apis[batch.provider, batch.endpoint]
-            found = batch.id or api.find(batch.key, batch.count, batch.since)
-            if found is None:  # the process ended before the batch was created
-                self._remember(batch, is_under_way=False)
-            else:
-                self._remember(replace(batch, id=found))
+            found = batch.id or apis[batch.provider, batch.endpoint].find(batch.key, batch.count, batch.since)
+            self._remember(replace(batch, id=found), is_under_way=found is not None)  # None: it was not created
         self._wait({batch.key: apis[batch.provider, batch.endpoint] for batch in self.under_way}, {})
 
     def send(self) -> bool:
