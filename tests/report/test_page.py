@@ -114,9 +114,6 @@ def test_both_languages_have_the_same_words_and_the_script_uses_only_them():
     assert used <= WORDS["en"]["script"].keys()
     assert used == WORDS["en"]["script"].keys() - {"too_old"}
     assert WORDS["en"]["causes"].keys() == WORDS["ru"]["causes"].keys()
-
-
-def test_every_cause_has_a_name_and_a_russian_remedy():
     assert WORDS["en"]["causes"].keys() == page_module.REMEDIES.keys()
     assert WORDS["ru"]["remedies"].keys() == {cause for cause, remedy in page_module.REMEDIES.items() if remedy}
 

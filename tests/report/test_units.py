@@ -116,11 +116,6 @@ def test_notes_on_pairs_are_worded_for_pairs():
         assert loose == [{"count": 3, "samples": 8, "field": name} for name in ("conversation", "tree_id")]
 
 
-def test_repeats_are_named():
-    found = Units(samples(*({"id": f"q-{n}" if n else "q"} for n in range(3)))).notes()
-    assert [(note.code, note.fields) for note in found] == [("repeats", {"samples": 3, "units": 1})]
-
-
 def test_a_leaderboard_counts_conversations():
     rng, parted = np.random.default_rng(6), 0
     for _ in range(40):
