@@ -6,13 +6,14 @@ import pytest
 from helpers.each import each
 from helpers.scripted import Scripted, human_of, scripted
 from helpers.texts import corpus
-from helpers.writers import Writer, documents, passage
+from helpers.writers import Writer, documents, generator, offline, passage
 
-from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.prompts.layout import read_inputs, read_schema, read_title
 from langchain_rageval.steps import Question, ReferenceAnswer, Verdicts
 from langchain_rageval.testset import Candidate, answer, check_answer, compress, seed_question
+from langchain_rageval.testset.evolutions import DISTRIBUTION
 from langchain_rageval.testset.objections import answer_objection, question_objection
 from langchain_rageval.text.language import detect_language
 
@@ -164,8 +165,7 @@ def test_the_sentences_that_a_critic_cites_become_the_evidence():
 
 
 def test_every_row_of_a_set_has_evidence_from_its_contexts_in_exports_too(tmp_path):
-    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=8, progress=False)
-    testset = given.generate(corpus("ru_wiki"), seed=7)
+    testset = offline(DISTRIBUTION).generate(corpus("ru_wiki"), size=8, seed=7)
     for row in testset:
         texts = " ".join(" ".join(text.split()) for text in row.contexts)
         assert row.evidence
@@ -175,8 +175,7 @@ def test_every_row_of_a_set_has_evidence_from_its_contexts_in_exports_too(tmp_pa
 
 def test_a_writer_that_repeats_itself_stops_early():
     writer = Writer(Question=lambda inputs, _: {"question": "Что это?"} if "keyphrase" in inputs else None)
-    given = TestsetGenerator(writer.model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
-    testset = given.generate(documents(40), size=10)
+    testset = generator(writer, embeddings=HashingEmbeddings()).generate(documents(40), size=10)
     assert (len(testset), testset.yields["rejected"]) == (1, {"near-duplicate": 18})
     assert writer.total == 10 * 7 + 9 * 3
     assert testset.notes == ["1 of 10 rows were generated: the last 18 questions repeat accepted ones; see `rejected`."]
@@ -252,8 +251,7 @@ def test_of_twelve_kinds_of_bad_gold_none_becomes_a_row(name, language, agrees):
     ]
     for kind, way, change in ways:
         writer = Adversary(**{kind: change}, agrees=agrees)
-        options = {"distribution": {"simple": 1}, "progress": False, "allow_empty": True}
-        given = TestsetGenerator(writer.model, embeddings=HashingEmbeddings(), **options)
+        given = generator(writer, embeddings=HashingEmbeddings(), splitter=None)
         accepted[kind, way] = len(given.generate(docs, size=10, seed=1))
     assert len(accepted) == 12
     assert {way: count for way, count in accepted.items() if count} == {}

@@ -4,14 +4,14 @@ import re
 from collections import Counter
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, generator
+from helpers.writers import Writer, generator
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langchain_rageval import ConfigError, TestsetGenerator
+from langchain_rageval import ConfigError
 from langchain_rageval.testset import Docstore, Passage, conditional, reasoning, simple
 from langchain_rageval.testset.evolutions import EVOLUTIONS, allocate_rows
 from langchain_rageval.testset.sampling import draw_order, passages_in_focus
@@ -145,23 +145,20 @@ def test_at_most_five_values_are_listed(count, rest):
         Passage(text=f"{n}", source=f"[{n}].md", start=0, end=1, metadata={"tags": ("a", n)}) for n in range(count)
     ]
     names = ", ".join(f"'[{n}].md'" for n in range(5))
-    with pytest.raises(ConfigError) as caught:
-        passages_in_focus(passages, "XY")
-    assert str(caught.value) == f"focus: no passage has the source 'XY'; there are {names}{rest}"
+    error = error_of(ConfigError, passages_in_focus, passages, "XY")
+    assert str(error) == f"focus: no passage has the source 'XY'; there are {names}{rest}"
     assert texts(passages_in_focus(passages, "[1]*")) == ["1"]
     assert texts(passages_in_focus(passages, {"tags": [3, 4]})) == ["3", "4"]
 
 
 def test_a_generator_asks_about_the_focus_only_and_before_any_call_refuses_a_wrong_one():
     writer = Writer()
-    options = {"embeddings": Ring(), "distribution": {"simple": 1}, "progress": False, "size": 2}
-    testset = TestsetGenerator(writer.model, focus={"topic": "дом"}, **options).generate(DOCS)
+    testset = generator(writer, focus={"topic": "дом"}).generate(DOCS, size=2)
     assert {row.contexts[0] for row in testset} == {"О бане.", "О доме."}
-    before = writer.total
-    with pytest.raises(ConfigError, match=r"^focus: no passage has the source 'баня\.txt'; "):
-        TestsetGenerator(writer.model, focus="баня.txt", **options).generate(DOCS)
-    with pytest.raises(ConfigError, match=r"^stratify: no passage has 'theme' in its metadata; there are "):
-        TestsetGenerator(writer.model, stratify="theme", **options).generate(DOCS)
+    before, wrong = writer.total, ({"focus": "баня.txt"}, {"stratify": "theme"})
+    errors = [str(error_of(ConfigError, generator(writer, **option).generate, DOCS)) for option in wrong]
+    assert errors[0].startswith("focus: no passage has the source 'баня.txt'; ")
+    assert errors[1].startswith("stratify: no passage has 'theme' in its metadata; there are ")
     assert writer.total == before
 
 
