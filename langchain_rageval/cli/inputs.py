@@ -250,7 +250,7 @@ def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
 
 
 def parse_number(items: Sequence[str], option: str, form: str = "METRIC=NUMBER") -> dict[str, float]:
-    """Return a mapping from names to numbers, for an option with values such as `name=1`; see `parse_numbers`."""
+    """Return a mapping from names to numbers, for an option with values `name=1`; otherwise like `parse_numbers`."""
     return {name: numbers[0] for name, numbers in parse_numbers(items, option, form, counts=(1,)).items()}
 
 

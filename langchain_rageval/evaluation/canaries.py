@@ -91,7 +91,8 @@ _Ask = tuple[Metric, Sequence[Item]]
 def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
     """Ask each judge about the canaries (plain statements with known verdicts), in threads.
 
-    The language is that of the first question. The result holds the number of right verdicts and the failed judges.
+    The language is that of the first of `questions`, the questions of the run. The result holds the number of right
+    verdicts and the failed judges.
     """
     asking, scores = _rounds(judges, questions), None
     try:
@@ -107,7 +108,8 @@ def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: Run
 async def aask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
     """Ask each judge about the canaries (plain statements with known verdicts), with the models' async methods.
 
-    The language is that of the first question. The result holds the number of right verdicts and the failed judges.
+    The language is that of the first of `questions`, the questions of the run. The result holds the number of right
+    verdicts and the failed judges.
     """
     asking, scores = _rounds(judges, questions), None
     try:

@@ -69,8 +69,8 @@ class Grader(Stage[State]):
             threshold: lowest grade of a relevant chunk; not used here, but in `SpanGrader`.
 
         Returns:
-            The grades of the retrieved chunks in the order of `order`; then, in any order, the grades of
-            `judged_grades`, which recall and NDCG need. If that is None, both lists are the same.
+            The grades of the retrieved chunks in the order of `order`; then, in any order, the grades of all chunks
+            that `judged_grades` gives, which recall and NDCG need. If it gives None, both lists are the same.
         """
         grades, judged = [float(finding.verdict) for finding in order], self.judged_grades(sample)
         return grades, grades if judged is None else judged

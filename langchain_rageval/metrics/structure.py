@@ -136,9 +136,10 @@ def judges_of(metric: Runnable[Any, Any]) -> list[Judge]:
 
 
 def called_models(metric: AnyScorer) -> list[Any]:
-    """Return the models that the metrics in a Runnable call, taken out of bindings, retries and fallbacks.
+    """Return the models that are called by a metric, or by the metrics in a Runnable, without their wrappers.
 
-    A model with fallbacks gives several models: the first choice, then each fallback.
+    Wrappers are bindings, retries and fallbacks. A model with fallbacks gives several models: the first choice, then
+    each fallback.
     """
     return [inner for part in metrics_in(metric) for model in part.models for inner in inner_models(model)]
 

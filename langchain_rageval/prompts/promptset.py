@@ -43,8 +43,8 @@ class Example(HashableModel):
     """A solved example of a step: inputs and the correct output.
 
     The judge reads inputs and output as JSON. In the input `contexts`, each sentence follows its number: a letter for
-    the chunk and the place of the sentence ([A.1]). If an output among the prompt's examples has a field `context` with
-    the number of a chunk, the chunk has a number instead of a letter ([1.1]).
+    the chunk and the place of the sentence ([A.1]). If one of the prompt's examples has an output with the field
+    `context`, which holds the number of a chunk, all chunks have numbers instead of letters ([1.1]).
     """
 
     input: dict[str, Any]

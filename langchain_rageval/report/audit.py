@@ -69,8 +69,8 @@ class MetricAudit(Renamed):
         usage: calls, tokens and seconds of the strong judge.
         saved: calls and tokens that the strong judge would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
-        decides: True if at least 20 samples were given to the strong judge, or all samples of a smaller run; otherwise
-            False: the text of the audit says that it decides nothing, and a gate is undecided.
+        decides: True if the strong judge was given enough samples for a decision: at least 20, or all samples of a
+            smaller run. If False, the text of the audit says so, and a gate on the metric is undecided.
         units: number of independent units (such as conversations) among the audited samples, see `Units`; None if each
             sample is a unit.
         unit: name of the kind of unit, as in `MetricSummary`.

@@ -179,7 +179,8 @@ class Limits:
 def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: Limits) -> list[Gate]:
     """Return a gate for each threshold: whether the mean of the metric reaches the threshold; see `Report.gates`.
 
-    `thresholds` maps names of metrics to the lowest accepted mean, or to the highest if lower is better.
+    `thresholds` maps names of metrics to the lowest accepted mean, or to the highest if lower is better. `limits` has
+    the largest accepted shares, such as that of failed scores, above which a gate does not pass.
 
     Raises:
         ConfigError: if the report has no such metric, a threshold is not a number, or a share in `limits` is not from 0

@@ -54,7 +54,7 @@ class RetryPolicy:
         initial: seconds to wait before the second try; the wait doubles before each further try.
         max_wait: maximum number of seconds between two tries, even if the server requests more.
         jitter: True to wait a random 50 to 100% of the computed time, so that calls rejected together are not retried
-            together. A Retry-After of the server is always waited out exactly.
+            together. A wait that the server requests (Retry-After) is not shortened by it.
 
     Raises:
         ConfigError: if a number is out of range.

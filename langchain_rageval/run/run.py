@@ -193,7 +193,7 @@ class CallOptions(TypedDict, total=False):
 
     Attributes:
         max_concurrency: Maximum number of model calls at a time, 16 by default. The limit is lowered when a chat
-            endpoint rejects a third of the calls (429), and raised again while calls succeed. After a few rejections
+            endpoint rejects a third of the calls (429), and raised again while calls succeed. If fewer are rejected,
             the limit stays, and only the rejected call waits for Retry-After. If calls are rejected in spite of the
             lower limit, they are sent at the rate that the endpoint states, or at the rate at which it answers. A call
             that takes ten times as long as usual no longer counts towards the limit.

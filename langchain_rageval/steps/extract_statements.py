@@ -10,10 +10,11 @@ A reply is checked without a model. Verbatim and near-verbatim repeats are dropp
 number that the text can hold (one for every three characters, and at least ten); `dropped_statements` is the number of
 dropped statements, if there are any. Placeholders such as "No statements" are removed. If a statement was copied from
 an example of the prompt, the judge is asked again. A text is sent in parts if it is longer than the judge's
-`max_context_tokens`, or if the reply to it was cut off. `answer_unmentioned` and `reference_unmentioned` are pairs: the
-number of content words and numbers that no statement mentions, and the number of all of them, summed over the texts.
+`max_context_tokens`, or if the reply to it was cut off.
+
 The content units of a text are the stems of its content words, and its numbers. In scripts without spaces between
-words, single characters take the place of stems.
+words, single characters take the place of stems. `answer_unmentioned` and `reference_unmentioned` are pairs of numbers:
+the content units of the texts that no statement mentions, and all content units of the texts.
 """
 
 from __future__ import annotations

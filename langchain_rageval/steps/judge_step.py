@@ -121,8 +121,8 @@ class JudgeStep(Stage[State]):
             inputs: content of the JSON object that is sent.
             contexts: numbered contexts; None to send none.
             language_from: text that determines the language of the prompt.
-            judge: judge whose prompts are used; by default the first judge of a jury, which answers all questions
-                without votes.
+            judge: judge whose prompts are used; by default the step's judge. Of a jury it is the first judge, who
+                answers the questions that are not put to the vote.
             objection: function from a parsed answer to its problem, or to None. If there is a problem, the judge is
                 asked again.
             limits: values that fields of the answer can have, and maximum lengths of its lists. Servers that build a

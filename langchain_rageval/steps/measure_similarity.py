@@ -132,7 +132,7 @@ class MeasureSimilarity(Stage[State]):
         return {"step": self.get_name(), "model": describe(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
-        """Add the similarities to the state; one request for all texts, none if there is nothing to compare with."""
+        """Add the similarities of the text and each other text to the state; in one request, or none without others."""
         one, others = self.pairs(state)
         one, others = without_surrogates(one), without_surrogates(list(others))
         similarities: list[float] = []

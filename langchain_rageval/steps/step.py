@@ -398,7 +398,7 @@ class SampleStep(JudgeStep):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its answers: "inputs", "answer" and the entries of every step.
+        """Configuration of this step that affects its answers: the entries that all steps have, "inputs" and "answer".
 
         "inputs" describes the function that builds the inputs, "answer" the answer class.
         """

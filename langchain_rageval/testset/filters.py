@@ -84,7 +84,7 @@ class QuestionFilter(AskingStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Mapping with the configuration of reviews ("step", "asks", for follow-ups "turns") and of "rewrites".
+        """Configuration of the reviews ("step", "asks", for follow-ups also "turns") and of the rewriting ("rewrites").
 
         A journal (store of finished steps) reuses a stored result only if this configuration is the same.
         """

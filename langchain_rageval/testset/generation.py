@@ -344,7 +344,7 @@ class Generation:
         return self.run.threads.stream([partial(make, attempt) for attempt in attempts], self._n_workers)
 
     async def aresults(self, attempts: Iterable[Attempt], config: RunnableConfig) -> AsyncGenerator[Candidate]:
-        """Like `results`, but calls the models' async methods on the caller's event loop."""
+        """Yield the candidate of each attempt, like `results`, but with the models' async methods."""
         run, gate = self.run.for_sample(), asyncio.Semaphore(self._n_workers)
 
         async def make(attempt: Attempt) -> Candidate:

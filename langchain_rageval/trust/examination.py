@@ -408,7 +408,7 @@ class Probe:
 
     @property
     def is_first(self) -> bool:
-        """True for the first probe of the unchanged item."""
+        """True for the first of the probes that ask about the item as it is, not with chunks reversed, for example."""
         return self.variant == "plain" and self.repeat == 0
 
     @property

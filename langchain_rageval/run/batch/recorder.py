@@ -198,7 +198,7 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
-        """Charge a reply to `owner` unless it is charged to another owner; return True if `owner` is charged."""
+        """Charge a reply to `owner`, the score that uses it first; return False if another owner is charged already."""
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and reply.owner is None:
