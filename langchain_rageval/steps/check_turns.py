@@ -95,15 +95,9 @@ class ListTurnFacts(JudgeStep):
         numbers = tuple(turn.number for turn in window)
         lengths = tuple((name, list_length(_text_of(window, role))) for name, role in _ROLES.items())
         objection = partial(_misplaced, roles={turn.number: turn.role for turn in window})
-        judge_question = self.build_question(
-            {"turns": request_turns(window)},
-            None,
-            language_from=question,
-            objection=objection,
-            limits=AnswerLimits(values=(("turn", numbers),), lengths=lengths),
-        )
-        reply: TurnFacts = yield self.ask(judge_question)
-        return reply
+        limits = AnswerLimits(values=(("turn", numbers),), lengths=lengths)
+        inputs = {"turns": request_turns(window)}
+        return self._answer(inputs, None, language_from=question, objection=objection, limits=limits)
 
 
 def list_turn_facts(judge: JudgeLike) -> JudgeStep:
@@ -286,8 +280,7 @@ class FindContradictions(JudgeStep):
             lengths=(("contradictions", max(_FEWEST_PAIRS, 2 * len(own))),),
         )
         inputs = {"statements": request_items("statement", items)}
-        asked = self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=limits)
-        reply: Contradictions = yield self.ask(asked, voter)
+        reply: Contradictions = yield from self._answer(inputs, None, voter, language_from=question, limits=limits)
         pairs: _Pairs = {}
         for found in reply.contradictions:
             if {found.first, found.second} <= own.keys():

@@ -37,8 +37,7 @@ class ExtractEntities(JudgeStep):
 
     def _extract(self, question: str, text: str) -> Operation[list[str]]:
         limits = AnswerLimits(lengths=(("entities", list_length(text)),))
-        judge_question = self.build_question({"text": text}, None, language_from=question, limits=limits)
-        answer: Entities = yield self.ask(judge_question)
+        answer: Entities = yield from self._answer({"text": text}, None, language_from=question, limits=limits)
         return _distinct(entity.strip() for entity in answer.entities if entity.strip())
 
 

@@ -101,8 +101,7 @@ class JudgeStep(Stage[State]):
         """Ask the judge one question about the whole state, and return the state with the answer added."""
         inputs = {name: value for name, value in state.items() if name != "contexts"}
         contexts = NumberedContexts.of(state["contexts"]) if "contexts" in state else None
-        question = self.build_question(inputs, contexts, language_from=str(state.get("question", "")))
-        answer = yield self.ask(question)
+        answer = yield from self._answer(inputs, contexts, language_from=str(state.get("question", "")))
         return state | {self.get_name(): answer}
 
     def build_question(
@@ -156,6 +155,13 @@ class JudgeStep(Stage[State]):
         """
         judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
         return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
+
+    def _answer(
+        self, inputs: Mapping[str, Any], contexts: NumberedContexts | None, voter: Voter | None = None, **options: Any
+    ) -> Operation[Any]:
+        """Return the answer to a question about some inputs; the options are those of `build_question`."""
+        question = self.build_question(inputs, contexts, judge=voter.judge if voter else None, **options)
+        return (yield self.ask(question, voter))
 
     @property
     def instrument(self) -> dict[str, Any]:

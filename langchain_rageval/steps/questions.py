@@ -121,13 +121,8 @@ class RewriteQuestion(JudgeStep):
             return state
         judge = self.judge.members[0]
         history = recent_turns(sample.history, judge.max_context_tokens)
-        question = self.build_question(
-            {"history": history_data(history), "question": sample.question},
-            None,
-            language_from=sample.language_text,
-            limits=AnswerLimits(),
-        )
-        answer: StandaloneQuestion = yield self.ask(question)
+        inputs = {"history": history_data(history), "question": sample.question}
+        answer = yield from self._answer(inputs, None, language_from=sample.language_text, limits=AnswerLimits())
         accepted, finding = _checked(sample, answer)
         return state | {
             "sample": sample.model_copy(update={"question": accepted.question}),
@@ -213,16 +208,10 @@ class RegenerateQuestions(JudgeStep):
             history = recent_turns(sample.history, voter.judge.max_context_tokens)
             inputs = {"history": history_data(history), **inputs}
             step = self.model_copy(update={"prompt": "regenerate_turn_questions"})
-        question = step.build_question(
-            inputs,
-            None,
-            language_from=sample.language_text,
-            judge=voter.judge,
-            objection=_objection,
-            limits=AnswerLimits(lengths=(("questions", self.count),)),
+        limits = AnswerLimits(lengths=(("questions", self.count),))
+        return step._answer(
+            inputs, None, voter, language_from=sample.language_text, objection=_objection, limits=limits
         )
-        answer: RegeneratedQuestions = yield self.ask(question, voter)
-        return answer
 
 
 def regenerate_questions(judge: JudgeLike, *, count: int) -> JudgeStep:

@@ -365,18 +365,14 @@ class SampleStep(JudgeStep):
         join = self.definition.windows
         parts = background_windows(shown, voter.judge)
         answers: list[BaseModel] = yield Gather(
-            [self._answer(voter, sample, inputs, part) for part in (parts if join else parts[:1])]
+            [
+                self._answer(inputs, part, voter, language_from=sample.language_text)
+                for part in (parts if join else parts[:1])
+            ]
         )
         if join is None or len(answers) == 1:
             return answers[0]
         return checked_answer(join(answers), self.answer, "windows")
-
-    def _answer(
-        self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], part: NumberedContexts | None
-    ) -> Operation[BaseModel]:
-        question = self.build_question(inputs, part, language_from=sample.language_text, judge=voter.judge)
-        answer: BaseModel = yield self.ask(question, voter)
-        return answer
 
     def judged_by(self, judge: Judge) -> JudgeStep:
         """Return a copy of the step that asks another judge."""
