@@ -49,11 +49,14 @@ class TableConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects as rich does, after fitting tables to the width of the console."""
-        for table in objects:
-            if isinstance(table, Table):
-                _put_on_one_line(table)
-                self._fit(table)
+        tables = [table for table in objects if isinstance(table, Table)]
+        for table in tables:
+            _put_on_one_line(table)
+            self._fit(table)
+        width = self.width
+        self.width = max(width, *map(self._narrowest, tables)) if tables else width  # the terminal breaks longer lines
         super().print(*objects, **options)
+        self.width = width
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Render a str like rich, but without characters that control the terminal."""

@@ -53,6 +53,12 @@ def test_no_name_and_no_number_is_cut(width):
     assert max(map(len, told.splitlines())) <= width
 
 
+def test_a_table_that_is_too_wide_without_all_optional_columns_is_not_cut():
+    told, width = printed(40, table(["faithfulness", "context_precision", "95% interval"]))
+    assert (width, "…" in told) == (40, False)
+    assert told.splitlines()[-1].split() == [LONGEST, "64,213", "64,213", "[0.395,", "0.711]"]
+
+
 def test_dropped_columns_are_named():
     assert "A wider terminal also shows tokens, calls." in " ".join(printed(66, table())[0].split())
     assert "wider" not in printed(80, table())[0]
