@@ -100,9 +100,8 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         return []
     last = turns[-1].get("metadata", {})
     name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
-    samples, known = list[Sample](), dict[int, tuple[Turn, str]]()
-    for number, turn in enumerate(turns, start=1):
-        history, encoded = _history_in(turn, known)
+    samples = []
+    for number, (turn, (history, encoded)) in enumerate(zip(turns, _histories(turns), strict=True), start=1):
         sample = Sample.parse({**turn, "history": [], "id": "" if name is None else f"{name}:{number}"})
         update = {"id": id_of(sample.question, encoded) if name is None else sample.id, "history": history}
         samples.append(sample.model_copy(update=update))
@@ -127,28 +126,29 @@ def last_answer_in(record: Any, sample: Sample, fields: Mapping[str, str]) -> Sa
     return Sample.parse(turns[-1]) if turns else sample
 
 
-def _history_in(fields: Fields, known: dict[int, tuple[Turn, str]]) -> tuple[list[Turn], list[str]]:
-    """Return the history in the fields of a sample, and its turns as text.
+def _histories(samples: Iterable[Fields]) -> Iterator[tuple[list[Turn], list[str]]]:
+    """Yield the history of each sample of a conversation, and its turns as text; each turn is validated once.
 
     Args:
-        fields: fields of a sample.
-        known: validated turns and their texts, by the identity of the items that earlier samples of the conversation
-            had in their histories, too; the new ones are added.
+        samples: fields of the samples, oldest first.
 
     Raises:
-        SampleError: if the field holds no list of turns.
+        SampleError: if a field holds no list of turns.
     """
-    items = fields.get("history") or []
-    try:
-        for item in items:
-            if id(item) not in known:
-                turn = Turn.model_validate(item)
-                known[id(item)] = turn, encode_turn(turn)
-    except (ValidationError, TypeError):
-        turns = Sample.parse(fields).history  # which raises an error that names the field
-        return turns, [*map(encode_turn, turns)]
-    spoken = [(turn, text) for turn, text in (known[id(item)] for item in items) if turn.text.strip()]
-    return [turn for turn, _ in spoken], [text for _, text in spoken]
+    known, turns, encoded = list[Any](), list[Turn](), list[str]()
+    for fields in samples:
+        items = fields.get("history") or []
+        try:
+            if items[: len(known)] != known:
+                known, turns, encoded = [], [], []
+            added = [Turn.model_validate(item) for item in items[len(known) :]]
+        except (ValidationError, TypeError):
+            parsed = Sample.parse(fields).history  # which raises an error that names the field
+            yield parsed, [*map(encode_turn, parsed)]
+            continue
+        spoken = [turn for turn in added if turn.text.strip()]
+        known, turns, encoded = items, [*turns, *spoken], [*encoded, *map(encode_turn, spoken)]
+        yield turns, encoded
 
 
 def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]:

@@ -373,6 +373,14 @@ _SPAN_KIND = "attributes.mlflow.spanType! | span_type"
 _SPAN_OUTPUTS = "attributes.mlflow.spanOutputs! | outputs!"
 
 
+def _is_mlflow(record: Record) -> bool:
+    """Return True for a trace, also one whose spans are None because they were not stored."""
+    if all(isinstance(record.get(name), Mapping) for name in ("info", "data")):
+        return "spans" in record["data"]
+    names = record.keys()
+    return {"trace_id", "spans"} <= names or ("trace" in names and bool({"request", "trace_id", "inputs"} & names))
+
+
 def _trulens_contexts(record: Record) -> list[Any] | None:
     """Return what retrievers returned in the calls of a TruLens record, and the contexts in its spans."""
     found = []
@@ -409,9 +417,7 @@ def _decoded(value: Any) -> Any:
 _PROGRAMS: Collection[tuple[str | Callable[[Record], Any], Callable[[Record], Record]]] = (
     ("sample{} scores{} sample.question", lambda record: record["sample"]),  # a row of a report of this package
     ("sample{} item{}|datasource_item{}", _from_openai_item),
-    ("info{} data{} data.spans", _from_mlflow),
-    ("trace_id spans", _from_mlflow),
-    ("trace request|trace_id|inputs", _from_mlflow),
+    (_is_mlflow, _from_mlflow),
     (
         "record_id input|main_input",
         _reader(

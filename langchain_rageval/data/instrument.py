@@ -312,4 +312,5 @@ def _model_name(model: Mapping[str, Any]) -> str:
     kind = kind.get("name") if isinstance(kind, Mapping) else kind
     inner = next((part for part in model.values() if isinstance(part, Mapping) and "function" in part), {})
     name = _name_in(model) or inner.get("function") or model.get("version")
-    return " ".join([str(kind or "model").rpartition(".")[2], *([str(name)] if name else [])])
+    short = str(kind or "model").rpartition(".")[2]
+    return f"{short} {name}" if name else short

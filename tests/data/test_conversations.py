@@ -355,6 +355,17 @@ def test_long_conversations_take_linear_time():
     assert last == Sample.parse(last.model_dump())
 
 
+def test_turns_that_the_records_of_a_thread_repeat_are_validated_once():
+    chat = MUNICH * 2
+    records = [
+        {"question": chat[place][1], "answer": chat[place + 1][1], "chat_history": dicts(chat[:place])}
+        for place in range(0, len(chat), 2)
+    ]
+    samples = samples_of(records)
+    assert [len(sample.history) for sample in samples] == [0, 2, 4, 6]
+    assert len({id(turn) for sample in samples for turn in sample.history}) == 6
+
+
 @pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int"), ("Привет", "str"), (b"Hello", "bytes")])
 def test_what_is_no_conversation_is_an_error_that_names_the_forms(value, kind):
     with pytest.raises(SampleError) as caught:
