@@ -27,10 +27,10 @@ from langchain_rageval.judge.repairs import BOOLEAN_WORDS
 from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
 
 _BRACKET = re.compile(r"[\[{]")
-_TOKEN = re.compile(  # of JSON: a bracket, a key with its colon, a value, or a quote without an end
+_TOKEN = re.compile(  # of JSON: a bracket, a key with its colon, a value, or a quote or colon that belongs to none
     r"""(?P<open>[\[{])|(?P<close>[\]}])"""
     r"""|(?:(?P<quote>["'])(?P<string>(?:[^\\]|\\.)*?)(?P=quote)|(?P<word>[^\s,:\[\]{}"']+))(?P<colon>\s*:)?"""
-    r"""|(?P<unpaired>["'])""",
+    r"""|(?P<stray>["':])""",
     re.DOTALL,
 )
 _NOT_LETTERS = re.compile(r"[^a-z0-9_]")
@@ -249,34 +249,44 @@ def _spellings(kind: type[BaseModel], field: str) -> Mapping[str, str]:
 def _json_values(text: str) -> Iterator[_Values]:
     """Yield the values of each piece of JSON in a text, the last piece first: drafts stand before the answer."""
     pieces: list[_Values] = []
-    at = 0
+    at, broken = 0, set[int]()
     while (start := _BRACKET.search(text, at)) is not None:
         at = start.end()
-        if (piece := _piece(text, start.start())) is not None:
+        if start.start() not in broken and (piece := _piece(text, start.start(), broken)) is not None:
             values, at = piece
             pieces.append(values)
     yield from reversed(pieces)
 
 
-def _piece(text: str, start: int) -> tuple[_Values, int] | None:
-    """Return the values in the brackets at a place, with their keys, and the place after them; None if no JSON."""
+def _piece(text: str, start: int, broken: set[int]) -> tuple[_Values, int] | None:
+    """Return the values in the brackets at a place, with their keys, and the place after them; None if no JSON.
+
+    In the latter case the places of the brackets that have no end are added to `broken`.
+    """
     values: _Values = {}
-    keys: list[str | None] = [""]  # of the enclosing objects and lists; None before the first key of an object
+    places: list[int] = []  # of the brackets around a token
+    keys: list[str | None] = [""]  # of the values in them; None in an object between a value and the next key
     for token in _TOKEN.finditer(text, start):
+        kind, key = token.lastgroup, keys[-1]
         group = "word" if token["word"] else "string"
-        if token["open"]:
-            keys.append(None if token["open"] == "{" else keys[-1])
-        elif token["close"]:
+        if kind == "stray" or (key is None) != (kind == "colon" or token[0] == "}"):
+            break
+        if kind == "open":
+            places.append(token.start())
+            keys.append(key)
+        elif kind == "close":
+            if text[places[-1]] + token[0] not in ("[]", "{}"):
+                break
+            places.pop()
             keys.pop()
-        elif token["colon"]:
-            keys[-1] = token[group]
-        elif token["unpaired"] or keys[-1] is None:
-            return None
-        else:
-            key = _NOT_LETTERS.sub("", keys[-1].casefold())
-            values.setdefault(key, []).append((token[group], token.start(group)))
-        if len(keys) == 1:
+        elif key is not None:
+            name = _NOT_LETTERS.sub("", key.casefold())
+            values.setdefault(name, []).append((token[group], token.start(group)))
+        if not places:
             return values, token.end()
+        if text[places[-1]] == "{":
+            keys[-1] = token[group] if kind == "colon" else None
+    broken.update(places)
     return None
 
 

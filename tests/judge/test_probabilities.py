@@ -144,7 +144,19 @@ def test_the_number_of_an_item_is_no_grade():
 
 @each(
     "around",
-    ["{}", "{{{}", "So {{here}}: {}", "{{{{ [x {}", "{}\nSee [1].", "{} {{'a' b}}", '[{{"note": 1}}] {}\n{{"n": 2}}'],
+    [
+        *(
+            "{}",
+            "{{{}",
+            "So {{here}}: {}",
+            "{{{{ [x {}",
+            "{}\nSee [1].",
+            "{} {{'a' b}}",
+            '[{{"note": 1}}] {}\n{{"n": 2}}',
+        ),
+        *("{} [verdict: true]", '{} {{"verdict": true]', '{} {{"verdict": true "sure"}}', '{} {{"verdict":: true}}'),
+        *('{} {{"verdict": true, "note":}}', '{} {{"verdict": true: "note"}}', "[ " * 1000 + "]" * 1000 + "{}"),
+    ],
 )
 def test_brackets_before_and_after_the_answer_do_not_count(around):
     before, after = around.format("|").split("|")
@@ -152,6 +164,14 @@ def test_brackets_before_and_after_the_answer_do_not_count(around):
     reply = with_tokens(before, '{"reason": "so", "verdict": ', verdict, "}", after)
     answer = AspectVerdict(reason="so", verdict=True)
     assert assign_probabilities(answer, reply)
+    assert rounded(probabilities_of(answer, "verdict")) == {"true": 0.9, "false": 0.1}
+
+
+@each("opening", ["[", "{", "[0, 1) so: ", '["a ', '{"a": ['])
+def test_brackets_without_an_end_do_not_slow_down_the_search_for_the_answer(opening):
+    reply = with_tokens(opening * 20_000, '{"verdict": ', token("true", {"false": 0.1}), "}")
+    answer = AspectVerdict(reason="so", verdict=True)
+    assert assign_probabilities(answer, reply)  # in seconds, not in hours
     assert rounded(probabilities_of(answer, "verdict")) == {"true": 0.9, "false": 0.1}
 
 
