@@ -11,6 +11,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from types import FunctionType, ModuleType
@@ -254,10 +255,10 @@ def _clean_exception(error: BaseException, secrets: Set[str]) -> bool:
     message = message_of(error)
     if (text := _replace_secrets(message, secrets)) != message:  # made of something else than the attributes
         kind = type(error)
-        try:
+        with suppress(TypeError):  # of a class in C or Rust
             error.__class__ = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__str__": lambda _: text})
-        except TypeError:  # of a class in C or Rust
-            return False
+        message = message_of(error)  # which may append an address
+        return _replace_secrets(message, secrets) == message
     return True
 
 

@@ -16,7 +16,13 @@ from typing_extensions import TypedDict
 
 from langchain_rageval import Judge, OfflineJudge, faithfulness, jury
 from langchain_rageval._internal.description import NotDescribable
-from langchain_rageval._internal.redaction import cut_middle, find_secrets, redact_message, redact_secrets
+from langchain_rageval._internal.redaction import (
+    cut_middle,
+    find_secrets,
+    redact_exception,
+    redact_message,
+    redact_secrets,
+)
 
 SECRET = "correct-horse-battery"
 KEY = "sk-0123456789ABCDEF"
@@ -236,3 +242,14 @@ def test_the_address_of_a_token_stays_in_a_message_and_its_keys_do_not():
     message = "refused (https://host/api/v2/oauth) for dGVzdDp0ZXN0"
     assert redact_secrets(message, client) == "refused (https://host/api/v2/oauth) for ***"
     assert {"hunter22", "abc12345", "dGVzdDp0ZXN0"} <= find_secrets(client)
+
+
+@each("link", ["__cause__", "__context__"])
+@each(
+    "error", [httpx.ConnectError("failed", request=httpx.Request("POST", f"http://host/{KEY}/v1")), OSError(2, "", KEY)]
+)
+def test_a_cause_whose_message_cannot_be_changed_is_dropped(link, error):
+    outer = RuntimeError("no answer")
+    setattr(outer, link, error)
+    redact_exception(outer, chat(api_key=KEY))
+    assert getattr(outer, link) is None
