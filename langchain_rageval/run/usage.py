@@ -71,7 +71,7 @@ class PriceList:
             return None
         prices = price if isinstance(price, Mapping) else {"": price}
         for name, one in prices.items():
-            is_price = isinstance(one, list | tuple) and len(one) in (2, 3) and all(map(_is_amount, one))
+            is_price = isinstance(one, list | tuple) and len(one) in (2, 3) and all(map(is_amount, one))
             if not isinstance(name, str) or not is_price:
                 raise ConfigError(f"{_EXPECTED}; got {name}: {one!r}" if name else f"{_EXPECTED}; got {one!r}")
         return cls({name: tuple(one) for name, one in prices.items()})
@@ -141,7 +141,8 @@ def _own_names(model: Any) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
-def _is_amount(number: Any) -> bool:
+def is_amount(number: Any) -> bool:
+    """Return True for a number that can be a price: finite and at least 0."""
     return isinstance(number, int | float) and not isinstance(number, bool) and isfinite(number) and number >= 0
 
 

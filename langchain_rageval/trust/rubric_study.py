@@ -23,7 +23,7 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.report.tables import Shown, number_text
 from langchain_rageval.run.run import fill_defaults
-from langchain_rageval.run.usage import PriceList
+from langchain_rageval.run.usage import PriceList, is_amount
 from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.leaderboard import MODEL_KEY, parse_samples, raw_grades
 
@@ -227,9 +227,7 @@ def rubric_study(
         SampleError: if a sheet cannot be read.
     """
     metrics = _build_metrics(judges, rubrics)
-    prices = PriceList.of(options.pop("price", None)) or PriceList({})
-    for name in prices.prices.keys() - judges.keys():
-        raise ConfigError(f"price names {name!r}, but the judges are {list_choices(name, judges)}")
+    prices = _prices_of(options.pop("price", None) or {}, judges)
     samples = list(parse_samples(sheets))
     known_labels = _select_labels(labels or {}, {sheet.id for sheet in samples}, label_scale)
     chosen = fill_defaults(rubric_study, options, EVALUATE_DEFAULTS)
@@ -265,6 +263,19 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
             f"{type(metric).__name__}"
         )
     return metric.model_copy(update={"name": name})
+
+
+def _prices_of(price: Any, judges: Mapping[str, JudgeLike]) -> PriceList:
+    """Return the prices of judges, of two numbers each: a summary does not say how many input tokens were cached."""
+    expected = "price must map names of judges to (per million input tokens, per million output tokens)"
+    if not isinstance(price, Mapping):
+        raise ConfigError(f"{expected}, got {price!r}")
+    for name, one in price.items():
+        if name not in judges:
+            raise ConfigError(f"price names {name!r}, but the judges are {list_choices(name, judges)}")
+        if not isinstance(one, list | tuple) or len(one) != 2 or not all(map(is_amount, one)):
+            raise ConfigError(f"{expected}, got {name}: {one!r}")
+    return PriceList(price)
 
 
 def _select_labels(labels: Mapping[str, SheetLabel], ids: set[str], scale: tuple[int, int]) -> Mapping[str, SheetLabel]:

@@ -205,9 +205,14 @@ def test_output_as_text_html_and_frame():
         ({"labels": {"q0@a": {"tone": 4}}}, "the label of 'q0@a' for tone is 4, not a grade from 0 to 3"),
         ({"labels": {"q0@a": {"tone": 1.5}}}, "is 1.5, not a grade"),
         ({"price": {"x": (1, 1)}}, "price names 'x', but the judges are strong, weak"),
-        (
-            {"price": {"strong": 1}},
-            r"price must map names .* to \(per million input tokens, per million output tokens\), .*; got strong: 1",
+        *(
+            ({"price": price}, rf"^price must map names of judges to \(.* output tokens\), got {shown}$")
+            for price, shown in (
+                ((1, 1), r"\(1, 1\)"),
+                ({"strong": 1}, "strong: 1"),
+                ({"strong": (1, 1, 0.1)}, r"strong: \(1, 1, 0.1\)"),
+                ({"strong": (-1, 1)}, r"strong: \(-1, 1\)"),
+            )
         ),
     ],
 )
