@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import ir_measures
 import numpy as np
@@ -34,6 +35,13 @@ def test_every_measure_agrees_with_ir_measures(found, others, k, least):
     ]
     for measure, ours in pairs:
         assert ours == pytest.approx(by_ir_measures(measure, found, ideal), abs=1e-9), measure
+    for whole in (
+        partial(ndcg, found, ideal),
+        partial(mrr, found, threshold=least),
+        partial(average_precision, found, relevant, threshold=least),
+        partial(recall, found, relevant, threshold=least),
+    ):
+        assert whole() == whole(k=len(ideal)), whole
 
 
 # Properties

@@ -147,9 +147,11 @@ def test_equal_chunks_are_shown_once_and_get_the_same_grade():
     assert len(chunks(judge.asked[0])) == 2
 
 
-def test_a_blank_chunk_gets_the_lowest_grade_and_is_not_shown():
+@each("lowest", [0, 1])
+def test_a_blank_chunk_gets_the_lowest_grade_and_is_not_shown(lowest):
     judge = by_text(BY_TEXT)
-    assert graded(found_of_grade_relevance(judge, ["", "Fourth.", "  "])) == [0, 2, 0]
+    found = found_of_grade_relevance(judge, ["", "Fourth.", "  "], scale=(lowest, 4))
+    assert graded(found) == [lowest, 2, lowest]
     assert block(judge.asked[0]) == ["[1]", "[1.1] Fourth."]
 
 

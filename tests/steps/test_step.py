@@ -200,22 +200,30 @@ class Selfish(BaseModel):
         ),
         ({"key": "sample"}, "key of step politeness must not be 'sample': the state holds the sample under it"),
         ({"answer": Selfish}, "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself"),
-        (
-            {"reads": (), "inputs": lambda sample: sample.answer},
-            "inputs of step politeness returned str: it must return a mapping",
-        ),
-        (
-            {"reads": (), "inputs": lambda _: {"contexts": "text"}},
-            "inputs of step politeness gave contexts that are not a list of texts: they are numbered for the judge; "
-            "use another name for other data",
-        ),
     ],
 )
 def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(options, message):
     given = {"answer": Politeness, "prompts": ONE, "reads": ("answer",), **options}
     with pytest.raises(ConfigError) as raised:
-        answer_of(Step(**given), scripted())
+        Step(**given)
     assert str(raised.value) == message
+
+
+@each(
+    ("inputs", "message"),
+    [
+        (lambda sample: sample.answer, "returned str: it must return a mapping"),
+        (
+            lambda _: {"contexts": "text"},
+            "gave contexts that are not a list of texts: they are numbered for the judge; use another name for other "
+            "data",
+        ),
+    ],
+)
+def test_inputs_that_cannot_be_sent_are_an_error_that_names_the_step(inputs, message):
+    with pytest.raises(ConfigError) as raised:
+        answer_of(Step(Politeness, prompts=ONE, inputs=inputs), scripted())
+    assert str(raised.value) == f"inputs of step politeness {message}"
 
 
 # Votes
