@@ -25,18 +25,19 @@ TRUTHS = [(answer, nothing) for answer in (True, False) for nothing in (True, Fa
 def test_the_answer_abstains_where_there_is_nothing_and_each_outcome_has_a_reason_of_its_own():
     reasons = set()
     for question, given, (answer, nothing) in product(("How?", "Как?"), ("reference", "contexts"), TRUTHS):
+        case = question, given, answer, nothing
         of_contexts = given == "contexts"
         other = answerable(not nothing, "o") if of_contexts else abstains(nothing, "o")
         metric = abstention(scripted(abstains(answer, "a"), other), given=given)
         references = [] if of_contexts else SAMPLE.references
         score = metric.invoke(SAMPLE.model_copy(update={"question": question, "references": references}))
-        assert score.value == float(answer == nothing)
+        assert score.value == float(answer == nothing), case
         told = ("answer", "do not answer") if of_contexts else ("answers", "abstains")
         assert [(f.kind, f.number, f.text, f.verdict, f.reason) for f in score.findings] == [
             ("criterion", 1, "the answer", "abstains" if answer else "answers", "a"),
             ("criterion", 2, f"the {given}", told[nothing], "o"),
-        ]
-        assert ("о" in score.reason.lower()) is (question == "Как?")
+        ], case
+        assert ("о" in score.reason.lower()) is (question == "Как?"), case
         reasons.add(score.reason)
     assert len(reasons) == 16
     assert "Ответа по существу нет, а в контекстах он есть." in reasons

@@ -139,12 +139,14 @@ REFUSED = [
 ]
 
 
-@each(("build", "option", "values", "message"), REFUSED)
-def test_an_invalid_option_is_refused_when_the_metric_is_built(build, option, values, message):
-    for value in values:
-        told = f"{message} {value!r}" if message.endswith("got") else message
-        with pytest.raises(ConfigError, match=re.escape(told)):
-            build(**{option: value})
+@each(
+    ("build", "option", "value", "message"),
+    [(build, option, value, message) for build, option, values, message in REFUSED for value in values],
+)
+def test_an_invalid_option_is_refused_when_the_metric_is_built(build, option, value, message):
+    told = f"{message} {value!r}" if message.endswith("got") else message
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        build(**{option: value})
 
 
 APART = [
