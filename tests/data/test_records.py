@@ -4,12 +4,11 @@ import ast
 import io
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from helpers.each import each
+from helpers.stored import FIXTURES, fixture_data
 
 from langchain_rageval import evaluate, load_samples, string_presence
 from langchain_rageval.cli.inputs import parse_pairs
@@ -17,8 +16,7 @@ from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.schema import default_id
 from langchain_rageval.errors import RagevalError, SampleError
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
-CASES = yaml.load((FIXTURES / "records.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+CASES = fixture_data("records.yaml")
 RECORDS = [case for case in CASES if "record" in case]
 FILES = [case for case in CASES if "record" not in case]
 DOORS = ("dict", "jsonl", "json", "csv", "xlsx", "parquet")

@@ -2,7 +2,7 @@ import logging
 import re
 
 import pytest
-from helpers.texts import expected, sample_of, unpacked
+from helpers.texts import expected, unpacked
 
 from langchain_rageval import (
     ConfigError,
@@ -37,6 +37,13 @@ def written(tmp_path):
         return path
 
     return write
+
+
+def sample_of(run, qrels, folder):
+    """Return topic 301 of a run with its judgments as a sample."""
+    name = "run.txt" if run == "full" else f"run_{run}.txt"
+    (sample,) = load_samples(unpacked(name, folder), qrels=unpacked(f"qrels_{qrels}.txt", folder))
+    return sample
 
 
 def ids(sample):

@@ -7,7 +7,6 @@ from pathlib import Path
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from langchain_rageval import load_samples
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 
 _DATA = Path(__file__).parents[1] / "fixtures" / "documents"
@@ -37,13 +36,6 @@ def unpacked(name, folder):
     path = folder / name
     path.write_bytes(gzip.decompress((DATA / f"{name}.gz").read_bytes()))
     return path
-
-
-def sample_of(run, qrels, folder):
-    """Return topic 301 of a run with its judgments as a sample."""
-    name = "run.txt" if run == "full" else f"run_{run}.txt"
-    (sample,) = load_samples(unpacked(name, folder), qrels=unpacked(f"qrels_{qrels}.txt", folder))
-    return sample
 
 
 def expected():

@@ -1,18 +1,14 @@
 """Hard cases of the definitions: an obedient judge gives the value that a person gave, by a rule of its prompt."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 from helpers.each import each
 from helpers.scripted import classification, grades, scripted, statements, verdict, verdicts
+from helpers.stored import fixture_data
 
 from langchain_rageval import PromptSet, Sample, answer_correctness, context_precision, context_relevance, faithfulness
 from langchain_rageval.steps import NeededSentences
 
-CASES = yaml.load(
-    (Path(__file__).parents[1] / "fixtures" / "hard_cases.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
-)
+CASES = fixture_data("hard_cases.yaml")
 EVERY = [(language, case) for language, cases in CASES.items() for case in cases]
 METRICS = {
     "faithfulness": faithfulness,

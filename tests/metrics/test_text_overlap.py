@@ -3,12 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import yaml
 from helpers.each import each
 from helpers.offline import BY_LETTERS, METRICS
+from helpers.stored import fixture_data
 from helpers.texts import ENGLISH, LONG, RUSSIAN, scored, value
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from langchain_rageval import ConfigError, bleu, chrf, exact_match, rouge, strin
 from langchain_rageval.metrics.text_overlap import contains_whole_words, equality, lcs_length, shared_words
 from langchain_rageval.text.words import normalize_text
 
-TEXTS = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "overlaps.yaml").read_text(encoding="utf-8"))
+TEXTS = fixture_data("overlaps.yaml")
 
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
 every_metric = each("metric", BUILT.values(), ids=BUILT)

@@ -1,11 +1,9 @@
 """Statements of texts: what is asked, which are kept, and the checks of each, with texts that they leave alone."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 from helpers.each import each
 from helpers.scripted import answering, scripted, statements
+from helpers.stored import fixture_data
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -195,7 +193,7 @@ def test_a_text_holds_a_statement_for_every_three_characters_and_at_least_ten(ch
 
 # Checks
 
-TEXTS = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "statement_checks.yaml").read_text(encoding="utf-8"))
+TEXTS = fixture_data("statement_checks.yaml")
 
 TEXT = "Полис действует год. No claims were made. It is cheap."
 

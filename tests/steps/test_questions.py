@@ -1,19 +1,15 @@
 """Questions: rewritten to stand alone, checked, and written back from an answer."""
 
-from pathlib import Path
-
 import pytest
-import yaml
 from helpers.each import each
 from helpers.scripted import human_of, questions, scripted
+from helpers.stored import fixture_data
 
 from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
 from langchain_rageval.steps import StandaloneQuestion
 from langchain_rageval.steps.questions import new_facts, recent_turns, regenerate_questions, rewrite_question
 
-TEXTS = yaml.safe_load(
-    (Path(__file__).parents[1] / "fixtures" / "rewritten_questions.yaml").read_text(encoding="utf-8")
-)
+TEXTS = fixture_data("rewritten_questions.yaml")
 
 HISTORY = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
 SAMPLE = Sample(question="А когда он умер?", answer="В 1195 году.", history=HISTORY)

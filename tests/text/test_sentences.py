@@ -7,18 +7,16 @@ import subprocess
 import sys
 import time
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
-import yaml
 from helpers.each import each
+from helpers.stored import FIXTURES, fixture_data
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval.text.sentences import split_sentences
 
-DATA = Path(__file__).parents[1] / "fixtures"
-RUSSIAN = yaml.load((DATA / "sentences_ru.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
+RUSSIAN = fixture_data("sentences_ru.yaml")
 
 FRAGMENTS = [
     *("Слово", "слово", "г.", "т.д.", "1799", "А.", "Он", "St.", "Word", "好。", "？”", "한다.", "좋아요"),
@@ -56,7 +54,7 @@ def test_a_sentence_alone_stays_whole(sentence):
 
 @pytest.mark.parametrize(("language", "bar"), [("ru", 0.975), ("en", 0.925), ("zh", 0.99), ("ko", 0.85), ("it", 0.99)])
 def test_sentence_ends_agree_with_a_treebank(language, bar):
-    with gzip.open(DATA / "ud_sentences" / f"{language}.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(FIXTURES / "ud_sentences" / f"{language}.jsonl.gz", "rt", encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
     agreed = found = there = 0
     for document in documents:
