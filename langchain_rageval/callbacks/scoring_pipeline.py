@@ -166,8 +166,8 @@ class SinkQueue(WorkerQueue[Delivery]):
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
         """Add a delivery (a row) and return True; return False if the queue stays full while the call waits.
 
-        The call waits up to 10 s and ignores `timeout`. If the call before it returned False, it waits up to `timeout`
-        seconds instead, so that a sink that hangs does not delay each row by 10 s.
+        The call waits up to 10 s for room in the queue. After a call that returned False, further calls wait only up to
+        `timeout` seconds, so that a sink that hangs does not delay each row by 10 s.
         """
         added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added

@@ -139,7 +139,7 @@ class Plan(PlannedCosts[PlannedMetric]):
 
     @property
     def total(self) -> PlannedMetric:
-        """Expected cost of all metrics and of their audit together."""
+        """Expected cost of all metrics, and of the audit by a strong judge, if there is one."""
         return self.lines[-1]
 
     @property

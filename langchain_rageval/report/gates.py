@@ -139,7 +139,7 @@ def worst_of(score: Score) -> float:
 
 
 def values_of_metric(data: ReportData, metric: str) -> Values:
-    """Return the totals of a metric over all input samples of the run."""
+    """Return the sum of a metric's known values, and the numbers of known and unknown ones, over all input samples."""
     values, ranges, scored = Values(unknown={"unreadable": data.unreadable}), set(), []
     for row in data.rows:
         if (score := row.scores.get(metric)) is None:

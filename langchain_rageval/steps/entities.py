@@ -58,7 +58,7 @@ FOUND, NOT_FOUND = "found", "not found"
 
 
 class FindEntities(ItemStep):
-    """Step that adds the list `entity_verdicts`: a Finding per entity in order, then the agreement rates of the votes.
+    """Step that adds the list `entity_verdicts`: a Finding per entity in order, then the agreement of votes, if any.
 
     The verdict is "found" if any window (part of the contexts) names the entity, else "not found". If the judge lists
     an entity as found but cites no existing sentence of the contexts, the judge is asked once more, about such entities

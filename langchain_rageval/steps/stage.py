@@ -172,7 +172,7 @@ def describe_step(step: Runnable[Any, Any]) -> Any:
 
 
 def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
-    """Return True if `judged_by` replaces the judges of all stages that have judges, and changes at least one stage."""
+    """Return True if `Stage.judged_by` can give all stages that ask judges another judge, and there is such a stage."""
     stages = list(stages)
     return any(stage.is_replaceable for stage in stages) and all(
         stage.is_replaceable or not stage.judges for stage in stages

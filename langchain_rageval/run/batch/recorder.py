@@ -443,11 +443,11 @@ class Recording:
 
     @contextmanager
     def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Iterator[CallAttempt]:
-        """Return a context for one attempt at a model call, in which the recorder answers the model client's requests.
+        """Return a context for one attempt at a model call, in which stored replies answer the model client's requests.
 
-        `draw` and `rate_limiter` become attributes of the `CallAttempt` that the context yields. The recorder raises
-        `Unanswered` inside the context if the reply comes only with the next batch; the score is then computed again
-        after that batch.
+        A request without a stored reply is recorded for the next batch, and raises `Unanswered` inside the context; the
+        score is computed again after that batch. `draw` (number of the repetition of a request, from 0) and
+        `rate_limiter` become attributes of the `CallAttempt` that the context yields.
 
         Raises:
             BudgetExceeded: in the place of `Unanswered`, if the budget allows no further batch.
