@@ -91,6 +91,12 @@ def test_nothing_retrieved_is_zero_without_a_call(build, contexts):
         assert contexts or score.reason == reason
 
 
+@each("weighting", ["rank", "plain"])
+def test_a_blank_chunk_counts_as_a_useless_one(weighting):
+    sample = SAMPLE.model_copy(update={"contexts": [" ", "B."]})
+    assert context_precision(scripted(grades({2: True})), weighting=weighting).invoke(sample).value == 0.5
+
+
 # What is judged against
 
 
@@ -306,10 +312,12 @@ def test_the_share_of_entities_that_the_contexts_name():
     assert score.usage.calls == 2
 
 
-def test_the_reason_is_in_the_language_of_the_sample():
-    judge = scripted(entities(*"абвгдежз"), found_in({8: ["1.1"]}))
+@each(("names", "more"), [("абвгде", ""), ("абвгдежз", " и ещё 2")])
+def test_the_reason_is_in_the_language_of_the_sample(names, more):
+    count = len(names)
+    judge = scripted(entities(*names), found_in({count: ["1.1"]}))
     score = context_entity_recall(judge).invoke(MUNICH.model_copy(update=RUSSIAN))
-    told = "В контекстах названо 1 из 8 сущностей эталона; не найдено: «а», «б», «в», «г», «д» и ещё 2."
+    told = f"В контекстах названо 1 из {count} сущностей эталона; не найдено: «а», «б», «в», «г», «д»{more}."
     assert score.reason == told
     whole = scripted(entities("a"), found_in({1: ["1.1"]}))
     assert context_entity_recall(whole).invoke(MUNICH).reason == "The contexts name 1 of 1 entity of the reference."
