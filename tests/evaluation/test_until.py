@@ -424,6 +424,16 @@ def test_more_than_five_percent_of_missing_pairs_are_noted(pairs, reworded):
     assert run.notes[1:] == ([] if pairs == 19 else [expected])
 
 
+@each(("unscored", "verdict"), [(10, "better"), (11, "undecided")])
+def test_a_gain_is_about_the_pairs_and_the_own_judge(unscored, verdict):
+    baseline = Report([row_of(index, 0.5) for index in range(20)])
+    rows = [row_of(index, "unscored" if index < unscored else 0.75, audit=0.0) for index in range(80)]
+    run = decided(Decided.against(baseline), made(), rows, audited={"m"}, share=0.5)
+    decision = run.decisions["m"]
+    assert (decision.verdict, decision.low, decision.high) == (verdict, 0.25, 0.25)
+    assert decision.samples == 20 - unscored
+
+
 @each(("cheap", "share"), [(0.9, 0.5), (0.2, 0.25), (1.0, 0.1)])
 def test_an_audited_value_is_corrected_by_the_difference_of_the_judges_over_the_share(cheap, share):
     """Without a value of the cheap judge, the middle of the range takes its place; a missing one of the strong judge
