@@ -363,7 +363,9 @@ def _of_type(kind: str, schema: Mapping[str, Any]) -> Any:
             return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
         case "boolean":
             return True
-    return None
+        case "null":
+            return None
+    raise ValueError(f"{kind!r} is no JSON type: use object, array, string, integer, number, boolean or null")
 
 
 def _array(schema: Mapping[str, Any]) -> list[Any]:

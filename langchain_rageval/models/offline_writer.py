@@ -336,7 +336,8 @@ def _runs(sentence: str) -> list[list[str]]:
         is_content = len(word) >= _SHORTEST_WORD and content_stems(word) and not _DULL.fullmatch(word)
         if not is_content or not runs or match.start() != end + 1:
             runs.append([])
-        runs[-1] += [word] * bool(is_content)
+        if is_content:
+            runs[-1].append(word)
         end = match.end()
     return runs
 

@@ -319,7 +319,7 @@ def _standings(
     runs = pairwise(ReportData(by_model[model]) for model in models)
     pairs = [compare_paired(own, above, allow_different_instruments=True) for above, own in runs]
     compared = dict(zip(models, [none, *(pair.get(metric, none) for pair in pairs)], strict=True))
-    testable = {model: one.p_unadjusted for model, one in compared.items() if one.verdict != none.verdict}
+    testable = {model: one.p_unadjusted for model, one in compared.items() if one.verdict != "too few pairs"}
     p_values = {model: p_value for model, p_value in testable.items() if p_value is not None}
     adjusted = dict(zip(p_values, holm([*p_values.values()]), strict=True))
     standings = []

@@ -126,6 +126,14 @@ def test_in_a_chain_with_the_format_instructions_of_a_parser_it_invents_an_answe
     assert (invented if isinstance(invented, dict) else invented.model_dump()) == expected
 
 
+def test_an_unknown_type_in_a_schema_is_named():
+    chain = OfflineJudge().with_structured_output(
+        {"title": "A", "type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "int"}}}
+    )
+    with pytest.raises(ValueError, match=r"^'int' is no JSON type: use object, "):
+        chain.invoke("?")
+
+
 class Part(BaseModel):
     """A part of an answer."""
 
