@@ -263,10 +263,8 @@ class Generation:
         broken_off: bool = False,
     ) -> Testset:
         """Return a test set of `size` planned rows: those of the accepted candidates, with notes and usages."""
-        rows, notes = (
-            [self.to_row(candidate) for candidate in accepted],
-            [*self._notes(len(accepted), size, broken_off)],
-        )
+        rows = [self.to_row(candidate) for candidate in accepted]
+        notes = list(self._notes(len(rows), size, broken_off))
         complete, origin = len(rows) == size, Origin(self.settings, self.store)
         return Testset(rows, yields, notes, complete, broken_off, rejected, self.usages(), _origin=origin)
 

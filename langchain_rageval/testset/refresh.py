@@ -324,7 +324,7 @@ class Refresh:
         if result.rejected is None:
             self.rows[number] = self._checked(self.testset.rows[number], result)
         elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:
-            self.failures.append(result.history[-1].feedback if result.history else result.rejected)
+            self.failures.append(result.objection or result.rejected)
         else:
             self.rows[number] = None
             self.generation.rejected.append(result)

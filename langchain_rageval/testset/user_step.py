@@ -256,7 +256,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
     journal: InstanceOf[Journal] | None
     fingerprint: str
     unknown: str = ""
-    count: Callable[[str, Usage], None]
+    count: Callable[[str, Usage], None] = Field(repr=False)  # it shows all that the generation holds
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None, count: Callable[[str, Usage], None]) -> JournaledStep:

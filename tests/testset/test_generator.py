@@ -329,9 +329,10 @@ async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
         await made(generator(Writer(), journal=tmp_path / "text.db"), documents(9), size=3)
 
 
-async def test_a_budget_ends_the_run_with_what_there_is(made):
+@each("most", [1, 16])
+async def test_a_budget_ends_the_run_with_what_there_is(made, most):
     writer = Writer()
-    testset = await made(generator(writer, budget=Budget(calls=20)), documents(30), size=10)
+    testset = await made(generator(writer, budget=Budget(calls=20), max_concurrency=most), documents(30), size=10)
     assert len(testset) == 2
     assert writer.total == 14
     assert testset.yields["rejected"] == {"the budget is spent": 8}

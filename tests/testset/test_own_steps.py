@@ -207,6 +207,7 @@ def test_a_step_is_left_out_with_a_passthrough():
     assert "PassageGrades" not in writer.calls
     unanswered = generator(Writer(), steps={"answer": RunnablePassthrough()}).generate(documents(9), size=2)
     assert [row.reference for row in unanswered] == ["", ""]
+    assert all(used.calls for name, used in unanswered.usage_by_step.items() if name != "embed")
     assert [sample.references for sample in unanswered.to_samples()] == [[], []]
     unwritten = generator(Writer(), steps={"seed_question": RunnablePassthrough()}).generate(documents(2), size=1)
     assert unwritten.yields["rejected"].keys() <= {"blank question", "no key phrase left"}

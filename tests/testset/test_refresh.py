@@ -162,11 +162,15 @@ def test_a_failing_critic_leaves_the_row_with_a_note():
     writer, _given, testset = made()
     writer.changed["NeededPassages"] = lambda *_: "no JSON"
     touched = testset.rows[4:5]
-    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")))
+    docs = edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек"))
+    after = testset.refresh(docs)
     assert (ids(after), after.changes["updated"]) == (ids(testset), [])
     assert after.rows[4].contexts == touched[0].contexts
     (note,) = after.notes
-    assert note.startswith("1 row could not be checked against changed passages and stayed as before: JudgeOutputError")
+    told = "1 row could not be checked against changed passages and stayed as before: "
+    assert note.startswith(f"{told}JudgeOutputError")
+    own = {"find_passages": lambda one: one.with_trial("own", accepted=False).reject("failed: mine")}
+    assert testset.refresh(docs, generator(writer, steps=own)).notes == [f"{told}failed: mine."]
 
 
 @pytest.mark.parametrize("calls", [1, 4])
