@@ -24,6 +24,7 @@ from langchain_rageval.text.words import content_words
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 
@@ -138,6 +139,8 @@ Node = Any
 
 _LONGEST = 20_000
 """Most characters of an answer that is parsed."""
+_DEEPEST = 50
+"""Most levels of emphasis in each other; the tree is built recursively."""
 _LEAST_SHARE = 0.5
 """Share of a statement's words, weighted by rarity, that the sentence that holds it exceeds."""
 _LEAST_LETTERS = 0.8
@@ -182,7 +185,9 @@ class _Block:
 
 
 def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | None:
-    """Return an answer as Markdown nodes; None for a very long answer, or plain text without a marked sentence.
+    """Return an answer as Markdown nodes; None for plain text without a marked sentence.
+
+    The result is also None for an answer that is very long, or emphasised in very many levels.
 
     Args:
         answer: the answer, as plain text or Markdown.
@@ -192,7 +197,10 @@ def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | No
     if len(answer) > _LONGEST:
         return None
     blocks: list[_Block] = []
-    root: list[Node] = ["root", *_elements(_syntax_tree(answer).children, blocks)]
+    tokens = _markdown().parse(answer)
+    if any(inner.level > _DEEPEST for token in tokens for inner in token.children or ()):
+        return None  # such as thousands of asterisks of a model that repeats itself
+    root: list[Node] = ["root", *_elements(_syntax_tree(tokens).children, blocks)]
     if _letters(root) < _LEAST_LETTERS * sum(map(str.isalnum, answer)):
         return None  # the parser drops what is nested too deeply
     spans = [(block, span) for block in blocks for span in block.spans()]
@@ -213,10 +221,10 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(rules)
 
 
-def _syntax_tree(answer: str) -> SyntaxTreeNode:
+def _syntax_tree(tokens: Sequence[Token]) -> SyntaxTreeNode:
     from markdown_it.tree import SyntaxTreeNode
 
-    return SyntaxTreeNode(_markdown().parse(answer))
+    return SyntaxTreeNode(tokens)
 
 
 def _elements(nodes: Iterable[SyntaxTreeNode], blocks: list[_Block]) -> Iterator[Node]:
@@ -239,8 +247,10 @@ def _runs(nodes: Iterable[SyntaxTreeNode], tags: tuple[str, ...] = ()) -> Iterat
     for node in nodes:
         if node.type in _INLINE:
             yield from _runs(node.children, (*tags, _INLINE[node.type]))
+            if node.type != "link":
+                continue
             label = "".join(one.content for one in node.walk() if one.type in ("text", "code_inline"))
-            if node.type == "link" and (address := node.attrs.get("href", "")) not in (label, f"mailto:{label}"):
+            if (address := node.attrs.get("href", "")) not in (label, f"mailto:{label}"):
                 yield f" ({address})", (*tags, "small")
         elif node.type in ("softbreak", "hardbreak"):
             yield "\n", tags
