@@ -132,7 +132,7 @@ def build_parser(names: Iterable[str] | None = None, *, whole: bool = False) -> 
             groups[group].add_argument(option, **_settings(settings, whole))
         paths = [action.dest for action in one._actions if action.metavar in _PATHS]
         positionals = [action for action in one._actions if not action.option_strings]
-        outputs = {action.dest for action in one._actions if {*action.option_strings} & _OUTPUTS}
+        outputs = [action.dest for action in one._actions if {*action.option_strings} & _OUTPUTS]
         run = partial(_run, command["module"], name, outputs, [action.dest for action in positionals])
         one.set_defaults(run=run, paths=paths)
         words = [_USAGE[action.nargs].format(action.metavar or action.dest.upper()) for action in positionals]
@@ -214,7 +214,7 @@ def _run(module: str, name: str, outputs: Iterable[str], inputs: Iterable[str], 
         path for name in inputs for path in ([given[name]] if isinstance(given[name], str) else given[name] or [])
     ]
     for output in outputs:
-        if given[output] == PIPE and given.get("json"):
+        if given[output] == PIPE and given.get("json") and output in ("out", "report"):  # a page is never piped
             raise ConfigError(f"--json and --{output} - both write to stdout; use --{output} with a file name")
         check_writable(f"--{output}", given[output], *sources)
     getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")(options)
