@@ -65,9 +65,7 @@ def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Names
         command: words and folder of the command, as `recorded_command` returns them.
         journal: path of the journal; replaces the path in the command.
     """
-    repeated = build_parser(["evaluate", "ci", "run", "requests"], whole="--help-all" in command["words"]).parse_args(
-        command["words"]
-    )
+    repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
     for option in repeated.paths:
