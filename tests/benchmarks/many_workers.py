@@ -120,7 +120,7 @@ def in_trouble(url: str, rows: list[dict[str, Any]], options: argparse.Namespace
     for name, key in (("a killed worker and an outage", "sk-test"), ("a wrong key", "wrong")):
         started = time.perf_counter()
         report = on_ray(rows, judged_by(url, key, str(pids)), options.workers, None)
-        failures = {str(score.failure)[:120] for _, score in report.failures()}
+        failures = {score.failure.text[:120] for _, score in report.failures()}
         mean = report.summary()["faithfulness"].mean
         print(
             f"{name}: {time.perf_counter() - started:.0f} s, {len(report.rows)} rows, {len(report.failures())} failed"

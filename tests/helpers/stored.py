@@ -86,7 +86,7 @@ def told(scores):
     lines = []
     for score in scores:
         value = "none" if score.value is None else f"{score.value:.4f}"
-        why = score.unscored or (score.failure and str(score.failure)) or ""
+        why = score.unscored or (score.failure and score.failure.text) or ""
         lines.append(f"{score.metric} ({score.aspect}, {score.direction}) {value} {why} | {score.reason}")
         lines += [f"    {_finding(finding)}" for finding in score.findings]
     return "\n".join(lines) + "\n"
