@@ -16,15 +16,17 @@ from langchain_rageval import (
     HashingEmbeddings,
     Judge,
     OfflineJudge,
+    RetryPolicy,
     Sample,
     answer_similarity,
     context_relevance,
+    evaluate,
     faithfulness,
     suite,
 )
 from langchain_rageval.testing import HostileJudgeTests, hostile_judge_tests
 from langchain_rageval.testing.hostile_judge_tests import _Runs
-from langchain_rageval.testing.hostile_judges import SAMPLE
+from langchain_rageval.testing.hostile_judges import BEHAVIOURS, SAMPLE, HostileJudge
 
 POLICY = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
 
@@ -41,6 +43,20 @@ class TestTheStepOfTheGuide(HostileJudgeTests):
         return politeness(judge)
 
     test_a_huge_reply_leaves_a_small_score = None  # below
+
+
+ACCEPTED = {"no items": None, "extra item": 0.5, "one item 1,000 times": 1.0, "1,000 different items": 0.0}
+"""Faithfulness after each hostile reply that is a valid answer, although a wrong one."""
+
+
+@each("behaviour", BEHAVIOURS)
+def test_a_hostile_judge_fails_its_own_metric_alone_unless_its_reply_is_a_valid_answer(behaviour):
+    judge, similarity = HostileJudge(judge=OfflineJudge(), behaviour=behaviour), answer_similarity(HashingEmbeddings())
+    report = evaluate([SAMPLE], [faithfulness(judge), similarity], retry=RetryPolicy(attempts=1), progress=False)
+    judged, unjudged = report.rows[0].scores.values()
+    assert (judged.failure is None) == (behaviour in ACCEPTED)
+    assert judged.value == ACCEPTED.get(behaviour)
+    assert (unjudged.value, unjudged.failure) == (similarity.invoke(SAMPLE).value, None)
 
 
 def suite_of_three(judge):
