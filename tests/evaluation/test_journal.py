@@ -39,8 +39,6 @@ from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.run import journal as journals
 from langchain_rageval.run.journal import Journal
 
-TESTS = Path(__file__).parents[1]
-
 
 def sample(number, **more):
     return {

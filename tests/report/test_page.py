@@ -107,7 +107,7 @@ def test_it_speaks_the_language_of_most_questions_or_the_one_that_is_asked_for(t
         report([1.0]).to_html(tmp_path / "x.html", language="fr")
 
 
-def test_both_languages_have_the_same_words_and_the_script_uses_only_them():
+def test_both_languages_have_the_same_words_and_remedies_of_causes_and_the_script_uses_only_them():
     assert WORDS["en"].keys() == WORDS["ru"].keys()
     assert WORDS["en"]["script"].keys() == WORDS["ru"]["script"].keys()
     used = set(re.findall(r"\bwords\.(\w+)", page_module.read_template("report.js")))

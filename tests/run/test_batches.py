@@ -360,8 +360,8 @@ def test_a_batch_has_one_model_path_and_kind_of_headers():
     assert [[one.id for one in part] for part in _parts(requests)] == [["0", "4"], ["1", "5"], ["2", "6"], ["3", "7"]]
 
 
-def waves(found, journal=None, budget=None):
-    return Waves(found, journal, 0.0, threading.Event(), Governor(budget))
+def waves(found, journal=None, budget=None, stopped=None):
+    return Waves(found, journal, 0.0, stopped or threading.Event(), Governor(budget))
 
 
 def collected(api, count=2, model="m", path=CHAT):
@@ -478,8 +478,9 @@ def test_the_progress_of_a_wave_counts_all_its_batches_and_a_request_without_a_r
 
 
 def test_a_stopped_run_asks_for_no_second_state():
-    sending = waves(collected(Api(states=[BatchState(False, 0, 0)])))
-    sending._stopped.set()
+    stopped = threading.Event()
+    stopped.set()
+    sending = waves(collected(Api(states=[BatchState(False, 0, 0)])), stopped=stopped)
     with pytest.raises(CancelledError):
         sending.send()
 

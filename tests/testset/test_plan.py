@@ -135,7 +135,7 @@ def test_passages_are_planned_to_be_embedded_only_for_evolutions_that_search_for
     assert generator(Writer(), distribution, **options).plan(docs, 8).embedded == embedded
 
 
-def test_money_is_planned_for_the_models_that_have_a_price():
+def test_money_is_planned_for_the_models_that_have_a_price_and_shown():
     class Cheap(Scripted):
         pass
 

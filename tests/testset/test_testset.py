@@ -173,6 +173,9 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
     assert [sample.answer for sample in samples] == ["ответ на Сразу?", "ответ на Потом?", None, "ответ на Тоже сразу?"]
     assert samples[2].metadata["error"] == "ConnectionError: Никогда?"
     assert asked["Никогда?"] == 3
+
+
+def test_an_output_of_the_wrong_type_is_an_error_of_its_row_and_what_is_no_chain_is_refused():
     odd, _ = TESTSET.run(RunnableLambda(lambda _: {"answer": 5, "contexts": "a text"}))
     assert odd.metadata["error"].startswith("SampleError")
     assert "a chain must be a Runnable or a function of the question" in str(error_of(ConfigError, TESTSET.run, "gpt"))
