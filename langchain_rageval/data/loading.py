@@ -137,7 +137,7 @@ def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample
 
 
 def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
-    """Return each sample's id without the number that `SampleIds` appended; repeats of a sample share this id.
+    """Return each sample's id without the number that marks a repeat; repeats of a sample share this id.
 
     Args:
         samples: pairs of the id and the question of each sample; in place of the question, any value that tells apart

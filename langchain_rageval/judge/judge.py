@@ -276,7 +276,7 @@ def _check_options(judge: Judge) -> None:
 
 @dataclass(frozen=True)
 class Voter:
-    """One vote on a verdict: the judge that votes, and the repetition of the request (draw) that it answers.
+    """Vote on a verdict: the answer of a judge to one draw (repetition of the request).
 
     Attributes:
         judge: the judge that votes.

@@ -243,9 +243,7 @@ def compare_paired(
         if metric.coverage_fell
     ]
     findings: dict[str, Any] = {"missing_metrics": alone, "judge_shift": shifts, "moved": moved, "labelled": labelled}
-    found = Comparison(metrics, notes, margin, require=require, **findings)
-    found.left_out = {name for _, name in candidate.left_out}
-    return found
+    return Comparison(metrics, notes, margin, require=require, **findings)
 
 
 def _with_labels(

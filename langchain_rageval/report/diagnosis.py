@@ -54,7 +54,7 @@ REMEDIES: Mapping[Cause, str] = {
 
 @dataclass(frozen=True)
 class DiagnosedRow:
-    """A sample with the cause of what is wrong with its answer.
+    """Sample with the cause of the errors in its answer.
 
     Attributes:
         index: place of the sample in the input.

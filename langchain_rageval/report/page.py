@@ -98,13 +98,7 @@ def render_page(path: str | Path, page: Page) -> None:
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "plain": without_addresses,
     }
-    values = {
-        "page": page,
-        "words": page.words,
-        "language": page.language,
-        "version": __version__,
-        "remedies": REMEDIES,
-    }
+    values = {"page": page, "words": page.words, "version": __version__, "remedies": REMEDIES}
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         file.writelines(environment.get_template(page.template).stream(values))
 

@@ -24,7 +24,6 @@ from langchain_rageval.text.words import content_words
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
     from markdown_it.tree import SyntaxTreeNode
 
 
@@ -194,13 +193,15 @@ def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | No
         statements: statements of the answer. For each statement, the sentence that shares most words with it is marked,
             if it shares enough words.
     """
+    from markdown_it.tree import SyntaxTreeNode
+
     if len(answer) > _LONGEST:
         return None
     blocks: list[_Block] = []
     tokens = _markdown().parse(answer)
     if any(inner.level > _DEEPEST for token in tokens for inner in token.children or ()):
         return None  # such as thousands of asterisks of a model that repeats itself
-    root: list[Node] = ["root", *_elements(_syntax_tree(tokens).children, blocks)]
+    root: list[Node] = ["root", *_elements(SyntaxTreeNode(tokens).children, blocks)]
     if _letters(root) < _LEAST_LETTERS * sum(map(str.isalnum, answer)):
         return None  # the parser drops what is nested too deeply
     spans = [(block, span) for block in blocks for span in block.spans()]
@@ -219,12 +220,6 @@ def _markdown() -> MarkdownIt:
 
     rules = ["code", "lheading", "reference", "html_block", "html_inline"]  # misread plain text, or are not wanted
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(rules)
-
-
-def _syntax_tree(tokens: Sequence[Token]) -> SyntaxTreeNode:
-    from markdown_it.tree import SyntaxTreeNode
-
-    return SyntaxTreeNode(tokens)
 
 
 def _elements(nodes: Iterable[SyntaxTreeNode], blocks: list[_Block]) -> Iterator[Node]:

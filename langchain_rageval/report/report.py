@@ -374,10 +374,13 @@ class Report(ReportData):
             raise ConfigError("labels= needs paired samples: remove labels= or paired=False")
         again = () if anchors is None else anchors.rows
         options = (margin, cluster, allow_different_instruments, require, again)
-        if not paired:
-            return compare_unpaired(self, baseline, *options, reweight)
-        people = None if labels is None else PeopleLabels(labels, metric, label_scale)
-        return compare_paired(self, baseline, *options, people)
+        if paired:
+            people = None if labels is None else PeopleLabels(labels, metric, label_scale)
+            found = compare_paired(self, baseline, *options, people)
+        else:
+            found = compare_unpaired(self, baseline, *options, reweight)
+        found.left_out = {name for _, name in self.left_out}
+        return found
 
     def minimum_detectable_difference(
         self,

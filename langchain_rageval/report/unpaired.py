@@ -200,9 +200,7 @@ def compare_unpaired(
             shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
             metrics[place] = replace(metric, verdict=shown, lost_coverage=lost)
     notes += _mix_notes(candidate.rows, baseline.rows, reweight)
-    found = Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
-    found.left_out = {name for _, name in candidate.left_out}
-    return found
+    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
 
 
 def _compare(

@@ -282,14 +282,6 @@ class CandidateStep(Stage[Candidate]):
         """Type of the output, for schemas."""
         return Candidate
 
-    @property
-    def instrument(self) -> Mapping[str, Any]:
-        """Mapping with the name of this step ("step"), and None as "asks": the step itself asks no model.
-
-        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
-        """
-        return {"step": self.get_name(), "asks": None}
-
     def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
         return state if state.rejected else super()._do(state, config)
 
