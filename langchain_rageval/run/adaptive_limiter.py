@@ -399,4 +399,4 @@ class AdaptiveLimiter:
         if patience is None or self.limit is None:
             return 0
         latest = time.monotonic() - patience
-        return min(self.limit // 2, sum(slot.since <= latest for slot in self._holders))
+        return min(self.limit // 2, sum([slot.since <= latest for slot in self._holders]))

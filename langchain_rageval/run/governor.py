@@ -318,7 +318,7 @@ class Governor:
         return Cost.of(self._meter.usage, self._meter.unreported)
 
     def _breaker(self, endpoint: object) -> _Breaker:
-        return self._breakers.setdefault(id(endpoint), _Breaker())
+        return self._breakers.get(id(endpoint)) or self._breakers.setdefault(id(endpoint), _Breaker())
 
     def begin_scores(self) -> None:
         """Begin the count of failed scores: 20 in a row with the same type of error end the calls to an endpoint.

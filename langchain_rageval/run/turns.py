@@ -57,18 +57,20 @@ class ModelTurn:
 
     def __enter__(self) -> Self:
         """Wait for the gates."""
-        with ExitStack() as held:
-            for gate in self._gates:
-                held.enter_context(gate.slot())
-            self._held = held.pop_all()
+        if self._gates:
+            with ExitStack() as held:
+                for gate in self._gates:
+                    held.enter_context(gate.slot())
+                self._held = held.pop_all()
         return self
 
     async def __aenter__(self) -> Self:
         """Wait for the gates without blocking the event loop."""
-        with ExitStack() as held:
-            for gate in self._gates:
-                held.push(await gate.slot().__aenter__())
-            self._held = held.pop_all()
+        if self._gates:
+            with ExitStack() as held:
+                for gate in self._gates:
+                    held.push(await gate.slot().__aenter__())
+                self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

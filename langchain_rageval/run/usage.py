@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -172,12 +172,12 @@ class UsageMeter:
     """
 
     def __init__(self, parent: UsageMeter | None = None, prices: PriceList | None = None) -> None:
-        self._parent = parent
+        self._parents: tuple[UsageMeter, ...] = () if parent is None else (parent, *parent._parents)
         self.prices: PriceList | None = prices or (None if parent is None else parent.prices)
         self.unpriced: dict[str, None] = {}
         self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
-        self._events: Counter[Hashable] = Counter()
+        self._counts: dict[str, Any] = {}
+        self._events: dict[Hashable, int] = {}
 
     def add(self, *, unpriced: Iterable[str] = (), **counts: float | None) -> None:
         """Add numbers to the counts of this meter and of its parents.
@@ -187,18 +187,18 @@ class UsageMeter:
             counts: values for fields of `Usage`, for `abandoned` (number of calls that exceeded the timeout) and for
                 `unreported` (estimated tokens of calls that report none); None for an unknown value.
         """
-        for meter in self._with_parents():
+        for meter in (self, *self._parents):
             with meter._lock:
                 meter.unpriced |= dict.fromkeys(unpriced)
                 for name, count in counts.items():
                     if count is not None:
-                        meter._counts[name] += count  # type: ignore[assignment]  # of seconds and money
+                        meter._counts[name] = meter._counts.get(name, 0) + count
 
     def count(self, event: Hashable, times: int = 1) -> None:
         """Count an event in this meter and in its parents."""
-        for meter in self._with_parents():
+        for meter in (self, *self._parents):
             with meter._lock:
-                meter._events[event] += times
+                meter._events[event] = meter._events.get(event, 0) + times
 
     def add_all_of(self, other: UsageMeter) -> None:
         """Add the counts of another meter to this meter."""
@@ -206,21 +206,15 @@ class UsageMeter:
         for event, times in other.events.items():
             self.count(event, times)
 
-    def _with_parents(self) -> Iterator[UsageMeter]:
-        meter: UsageMeter | None = self
-        while meter is not None:
-            yield meter
-            meter = meter._parent
-
     @property
     def abandoned(self) -> int:
         """Number of calls that exceeded the timeout and were abandoned in their threads."""
-        return self._counts["abandoned"]
+        return int(self._counts.get("abandoned", 0))
 
     @property
     def unreported(self) -> int:
         """Estimated tokens (characters / 4) of calls whose model reports no tokens; not included in `usage`."""
-        return self._counts["unreported"]
+        return int(self._counts.get("unreported", 0))
 
     @property
     def events(self) -> Counter[Hashable]:
@@ -233,10 +227,10 @@ class UsageMeter:
         """Calls, tokens, seconds, embedded texts and money so far; tokens are None if no reply reported them."""
         with self._lock:
             return Usage(
-                calls=self._counts["calls"],
+                calls=self._counts.get("calls", 0),
                 input_tokens=self._counts.get("input_tokens"),
                 output_tokens=self._counts.get("output_tokens"),
-                seconds=float(self._counts["seconds"]),
-                embedded=self._counts["embedded"],
-                money=None if self.prices is None or self.unpriced else float(self._counts["money"]),
+                seconds=float(self._counts.get("seconds", 0)),
+                embedded=self._counts.get("embedded", 0),
+                money=None if self.prices is None or self.unpriced else float(self._counts.get("money", 0)),
             )
