@@ -112,7 +112,9 @@ def explain(text: str, *parts: str, end: str = ".") -> str:
         end: end of the reason.
     """
     language = detect_language(text)
-    return "; ".join(part.in_language(language) if isinstance(part, Note) else part for part in parts if part) + end
+    if language != "en":  # a note is its own English text
+        parts = tuple(part.in_language(language) if isinstance(part, Note) else part for part in parts)
+    return "; ".join(filter(None, parts)) + end
 
 
 def notes_as_json(notes: Iterable[str]) -> list[Any]:

@@ -259,7 +259,8 @@ def _ask_in_modes(
         try:
             call = endpoint.call(question.request, mode, tail, draw)
             model = without_fallbacks(call.model) if alone else call.model
-            call = replace(call, model=model, first_error=first_error, retries_server_errors=not asks_why)
+            tries: dict[str, Any] = {"first_error": first_error, "retries_server_errors": not asks_why}
+            call = replace(call, model=model, **tries) if alone or asks_why or first_error is not None else call
             reply = yield SendOnce(call) if once or alone or (asks_why and attempts.server_errors) else call
         except ValidationError as error:  # a client could not parse the reply, such as a call with a list of arguments
             raise OutputParserException(ValueError(f"the reply is no {error.title}"), llm_output="") from error

@@ -234,7 +234,8 @@ class Endpoint:
         if request.limits is not None and self._narrows(request, mode):
             limit = output_limit(self.model)
             schema = narrow_schema(schema, request.limits, limit and limit[1])
-        options = self._family.options(mode.rung, schema, bound_options(self.model))
+        bound = bound_options(self.model) if mode.rung in self._family.rungs else {}
+        options = self._family.options(mode.rung, schema, bound)
         if self.probabilities and not mode.plain_tokens:
             options = {**self._family.probabilities, **options}
         model = self._models[draw > 0]

@@ -349,7 +349,7 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
     Raises:
         ValueError: if a key occurs in two spellings with different values, or a boolean is in place of an integer.
     """
-    if branches := [branch for branch in schema.get("anyOf", ()) if branch.get("type") != "null"]:
+    if "anyOf" in schema and (branches := [one for one in schema["anyOf"] if one.get("type") != "null"]):
         return respell(value, branches[0], decode, key) if len(branches) == 1 and value is not None else value
     kind = schema.get("type")
     if kind in ("array", "object") and isinstance(value, str):

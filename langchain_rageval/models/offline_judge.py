@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -308,6 +308,7 @@ of the answer.
 """
 
 
+@cache
 def _inputs_of(step: str) -> set[str]:
     """Return the names of the inputs of a step as its requests name them."""
     names = {name.removeprefix("-") for name in _REPLIES[step][1].split()} - {"sentences"}

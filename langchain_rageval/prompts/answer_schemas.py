@@ -492,7 +492,8 @@ def _numbers_in(answer: Any, name: str) -> Iterator[int]:
     if isinstance(answer, dict) and isinstance(answer.get(name), int):
         yield answer[name]
     for part in parts:
-        yield from _numbers_in(part, name)
+        if isinstance(part, dict | list):
+            yield from _numbers_in(part, name)
 
 
 def narrow_schema(

@@ -194,8 +194,9 @@ def render_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None)
     for chunk, sentences in groupby(lines, key=lambda line: line.chunk):
         name = name_chunk[chunk - 1] if name_chunk else str(chunk)
         yield f"[{name}]"
-        numbered = ((line.sentence, escape_control_tokens(line.text)) for line in sentences if line.sentence)
-        yield from (f"[{name}.{sentence}] {text}" for sentence, text in numbered)
+        for line in sentences:
+            if line.sentence:
+                yield f"[{name}.{line.sentence}] {escape_control_tokens(line.text)}"
 
 
 def _number_sentences(chunks: tuple[str, ...]) -> NumberedContexts:

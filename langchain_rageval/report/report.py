@@ -163,7 +163,7 @@ class Report(ReportData):
         audits = [score for row in self.rows for score in row.audit.values()]
         instruments = {score.instrument: self.provenance.instrument(score.metric, score.instrument) for score in audits}
         judges = dict.fromkeys(name for instrument in instruments.values() for name in instrument.judges)
-        return summarise_audit(self.rows, ", ".join(judges))
+        return summarise_audit(self.rows if audits else (), ", ".join(judges))
 
     def failures(self) -> list[tuple[Row, Score]]:
         """Return every failed score with its row; `score.failure` gives the reason."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Literal
@@ -114,18 +114,15 @@ class ExtractStatements(JudgeStep):
         The question about a single sentence is repeated instead, as after any invalid reply; a judge with one attempt
         is asked about the whole part only.
         """
-        question_of_part = self._question(sample, text)
-        prompt = question_of_part.request.prompt
+        asked = self._question(sample, text)
         known = "\n".join([sample.question, *(turn.text for turn in sample.history)])
-        objection = partial(_copied_example, prompt=prompt, question=known, text=text)
+        objection = partial(_copied_example, prompt=asked.request.prompt, question=known, text=text)
 
         def is_divisible() -> bool:
             return halvings > 0 and self.judge.members[0].attempts > 1 and bool(halves(text))
 
         try:
-            reply: Statements = yield self.ask(
-                replace(question_of_part, objection=objection, is_divisible=is_divisible)
-            )
+            reply: Statements = yield self.ask(JudgeQuestion(asked.request, asked.parser, objection, is_divisible))
         except CutOffReply:
             statements: list[str] = []
             for part in halves(

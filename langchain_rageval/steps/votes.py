@@ -27,8 +27,8 @@ NO_MAJORITY = "no majority of the votes"
 
 def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
     """Return the value that more than half of the votes have; `tie` if there is no such majority."""
-    winner, count = Counter(votes).most_common(1)[0]
-    return winner if 2 * count > len(votes) else tie
+    winner = max(votes, key=votes.count)
+    return winner if 2 * votes.count(winner) > len(votes) else tie
 
 
 def agreement_rates(

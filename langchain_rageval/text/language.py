@@ -88,7 +88,9 @@ def _detected(text: str) -> str:
                 evidence[marked] += len(marks.findall(sample))
     letters["en"] /= 2  # texts in every language contain Latin terms
 
-    return max(_LANGUAGES, key=lambda one: (evidence[one], letters[_SCRIPT_OF.get(one) or one], one in _SCRIPTS))
+    most = max(evidence.values())
+    likely = [one for one, number in evidence.items() if number == most]
+    return max(likely, key=lambda one: (letters[_SCRIPT_OF.get(one) or one], one in _SCRIPTS))
 
 
 _QUESTIONS = 200

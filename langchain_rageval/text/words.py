@@ -66,7 +66,7 @@ def stem_of(word: str) -> str:
 
 def stems_of(text: str) -> set[str]:
     """Return the stems of all numbers and of all words of at least three letters in a text."""
-    return {stem_of(word) for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit()}
+    return {word[:_STEM] for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit()}
 
 
 def numbers_of(text: str) -> set[str]:
