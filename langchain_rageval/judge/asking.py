@@ -332,9 +332,9 @@ def _copied_example(request: RequestContent, answer: BaseModel) -> str | None:
     if request.prompts.prompts.get(request.step) is not request.prompt:
         return None
     output = answer.model_dump(mode="json")
-    for example in request.prompt.examples:
+    for example in (one for one in request.prompt.examples if one.output == output):
         inputs = {name: value for name, value in example.input.items() if name != "contexts"}
-        if output == example.output and inputs != request.inputs and _text_length(output) >= _SHORTEST_COPY:
+        if inputs != request.inputs and _text_length(output) >= _SHORTEST_COPY:
             return "this is the reply of an example: reply to the input"
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Self
 from uuid import UUID
@@ -160,7 +160,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
         self._asked[run_id] = str((metadata or {}).get("ls_model_name") or ""), texts
 
 
-def request_texts(call: Call) -> list[str]:
-    """Return all texts that a call sends to the model: its messages, then its tools and functions as JSON."""
-    options = [json.dumps(call.options[name], default=str) for name in _OPTIONS_IN_PROMPT if name in call.options]
-    return [*(message.text for message in call.messages), *options]
+def request_texts(call: Call) -> Iterator[str]:
+    """Yield all texts that a call sends to the model: its messages, then its tools and functions as JSON."""
+    yield from (message.text for message in call.messages)
+    yield from (json.dumps(call.options[name], default=str) for name in _OPTIONS_IN_PROMPT if name in call.options)

@@ -273,7 +273,7 @@ class Governor:
     def begin_call(self) -> None:
         """Reserve budget for a model call; raise BudgetExceeded if no call or no token is left."""
         with self._call_lock:
-            if not self._fits(_ONE_CALL, self._spent.plus(Cost(calls=self._under_way))):
+            if self.budget and not self._fits(_ONE_CALL, self._spent.plus(Cost(calls=self._under_way))):
                 raise self._exceeded()
             self._under_way += 1
 

@@ -168,7 +168,7 @@ class ItemStep(JudgeStep):
         votes: list[Rulings] = yield Gather([self._vote(voter, sample, items, shown) for voter in voters])
         given = votes or [_defaults(items)]
         findings = [self._finding(item, [vote[key] for vote in given]) for key, item in items.items()]
-        for kind in dict.fromkeys(item.kind for item in items.values()):
+        for kind in dict.fromkeys(item.kind for item in items.values()) if len(voters) > 1 else ():
             own = {key: item for key, item in items.items() if item.kind == kind}
             labels = [{item.number: vote[key].label for key, item in own.items()} for vote in votes]
             findings += agreement_rates({item.number: item.text for item in own.values()}, voters, labels)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 from langchain_rageval._internal.cached import locked_cache
@@ -180,13 +180,13 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
         whole = fenced or fence or _stands_alone(line)
         fenced ^= fence
         if paragraph and (whole or not line.strip() or _LIST_ITEM.match(line)):
-            yield from ((piece, True) for piece in _unwrapped(paragraph))
+            yield from zip(_unwrapped(paragraph), repeat(True))
             paragraph = []
         if whole:
             yield line, False
         elif line.strip():
             paragraph.append(line.strip())
-    yield from ((piece, True) for piece in _unwrapped(paragraph))
+    yield from zip(_unwrapped(paragraph), repeat(True))
 
 
 def _stands_alone(line: str) -> bool:

@@ -33,7 +33,7 @@ def normalize_text(text: str) -> str:
         gives the same text as normalizing once.
     """
     letters = normalize("NFD", normalize("NFD", text).casefold())
-    plain = _STRESS.sub("", letters).replace(_IO, "е")
+    plain = (_STRESS.sub("", letters) if _STRESS_MARK in letters else letters).replace(_IO, "е")
     return " ".join(normalize("NFC", plain).split())
 
 
