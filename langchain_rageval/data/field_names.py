@@ -154,7 +154,7 @@ def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meani
     by_field: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         known = known_name(name) or name
-        field = likely_field(name, value) or ("answer" if known == "messages" else meanings.get(known, ""))
+        field = "answer" if known == "messages" else meanings.get(known) or likely_field(name, value) or ""
         if field in _COMPARED and field not in mapped and not (known in CONTAINERS and isinstance(value, Mapping)):
             by_field.setdefault(field, {})[name] = value
     for field, named in by_field.items():

@@ -95,7 +95,8 @@ class FreeChecks:
         for name, score in row.scores.items():
             self._incomplete[name] += score.unscored == LACKS_FIELD
             verdicts = {one.verdict for one in score.findings if one.kind == "extraction"}
-            self._windows.update((code, name) for code in ("cut", "windows") if code in verdicts)
+            if verdicts:
+                self._windows.update((code, name) for code in ("cut", "windows") if code in verdicts)
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
