@@ -62,7 +62,7 @@ _MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
 
 def list_statements(text: str) -> list[str]:
     """Return the statements in a text, without citation marks such as `[1]`."""
-    return assertions(NUMBERED_MARK.sub("", text))
+    return list(assertions(NUMBERED_MARK.sub("", text)))
 
 
 def find_evidence(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:

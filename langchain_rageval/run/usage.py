@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -179,7 +179,7 @@ class UsageMeter:
         self._counts: dict[str, Any] = {}
         self._events: dict[Hashable, int] = {}
 
-    def add(self, *, unpriced: Iterable[str] = (), **counts: float | None) -> None:
+    def add(self, *, unpriced: Collection[str] = (), **counts: float | None) -> None:
         """Add numbers to the counts of this meter and of its parents.
 
         Args:
@@ -189,7 +189,8 @@ class UsageMeter:
         """
         for meter in (self, *self._parents):
             with meter._lock:
-                meter.unpriced |= dict.fromkeys(unpriced)
+                if unpriced:
+                    meter.unpriced |= dict.fromkeys(unpriced)
                 for name, count in counts.items():
                     if count is not None:
                         meter._counts[name] = meter._counts.get(name, 0) + count

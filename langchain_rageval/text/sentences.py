@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -162,13 +162,14 @@ def is_question(sentence: str) -> bool:
     return sentence.endswith(("?", "？"))
 
 
-def assertions(text: str) -> list[str]:
+@lru_cache(maxsize=256)  # every vote on an answer asks for its assertions
+def assertions(text: str) -> tuple[str, ...]:
     """Return the sentences of a text, except questions, evasive sentences, and sentences without a letter or digit.
 
     A sentence is evasive if it contains a phrase such as "do not know", which states that there is no answer.
     """
     sentences = split_sentences(text)
-    return [s for s in sentences if any(map(str.isalnum, s)) and not is_question(s) and not is_evasive(s)]
+    return tuple(s for s in sentences if any(map(str.isalnum, s)) and not is_question(s) and not is_evasive(s))
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
