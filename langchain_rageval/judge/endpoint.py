@@ -251,7 +251,7 @@ class Endpoint:
             rate_limiter=self._rate_limiter,
             schema=request.schema,
             gates=self.gates,
-            own_tries=own_tries(self.model),
+            own_tries=self._own_tries,
             draw=draw,
             endpoint=self.capabilities,
             offline=request.offline,
@@ -431,6 +431,10 @@ class Endpoint:
         return is_sync_only(self.model) or (
             self._runs_in_process and all(isinstance(inner, BaseLanguageModel) for inner in inner_models(self.model))
         )
+
+    @cached_property
+    def _own_tries(self) -> int:
+        return own_tries(self.model)
 
     @cached_property
     def _rate_limiter(self) -> BaseRateLimiter | None:
