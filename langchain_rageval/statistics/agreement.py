@@ -7,7 +7,7 @@ correlation with a constant, is None.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -23,7 +23,6 @@ _LEVELS = 64  # distinct scores and labels that the resampling distinguishes
 _CELLS = 4_000_000  # cells of the largest table that is computed exactly
 _MOST_VALUES = 2_000  # distinct scores and labels of a table that would be larger
 _AT_ONCE = 2_000_000  # numbers held in memory
-_TAILS = (0.025, 0.975)
 _ADDED = 2  # pairs, or clusters, that the bootstrap adds
 
 
@@ -213,14 +212,20 @@ def estimates(
     tables = Tables.of(scores, labels)
     coarse = Tables.of(scores, labels, _LEVELS)
     if set(names) <= {*_CHANCE_CORRECTED}:  # a value that one side lacks by chance is possible there, too
-        coarse = _square(coarse)
+        values = np.union1d(coarse.scores, coarse.labels)
+        counts = np.zeros((1, values.size, values.size))
+        rows, columns = np.searchsorted(values, coarse.scores), np.searchsorted(values, coarse.labels)
+        counts[0][np.ix_(rows, columns)] = coarse.counts[0]
+        coarse = Tables(counts, values, values)
     drawn: dict[str, list[Floats]] = {name: [] for name in names}
     rng = np.random.default_rng(seed)
     at_once = max(1, _AT_ONCE // coarse.counts.size)
     for start in range(0, _RESAMPLES, at_once):
         times = min(at_once, _RESAMPLES - start)
         if clusters is None:
-            resampled = _resampled(coarse, times, rng)
+            chances = coarse.counts.ravel() + _ADDED / coarse.counts.size
+            pairs = rng.multinomial(len(scores), chances / chances.sum(), size=times).astype(np.float64)
+            resampled = replace(coarse, counts=pairs.reshape(times, *coarse.counts.shape[1:]))
         else:
             resampled = _resampled_clusters(coarse, np.asarray(scores), np.asarray(labels), clusters, times, rng)
         for name in names:
@@ -236,7 +241,7 @@ def _estimate(name: str, tables: Tables, coarse: Tables, drawn: Floats) -> Estim
     if 2 * defined.size < drawn.size or np.ptp(defined) == 0:
         return Estimate(value, reason="too few different values for an interval")
     moved = value - near if np.isfinite(near) else 0.0  # merging values into groups creates ties
-    low, high = (float(end) + moved for end in np.quantile(defined, _TAILS))
+    low, high = (float(end) + moved for end in np.quantile(defined, (0.025, 0.975)))
     return Estimate(value, max(min(low, value), -1.0), min(max(high, value), 1.0))
 
 
@@ -267,38 +272,18 @@ def _grouped(values: Floats, places: NDArray[np.intp], most: int | None) -> tupl
     return np.bincount(groups, counts * values) / np.bincount(groups, counts), groups[places]
 
 
-def _resampled(tables: Tables, times: int, rng: np.random.Generator) -> Tables:
-    counts, size = tables.counts[0], int(tables.size[0])
-    chances = (counts + _ADDED / counts.size).ravel()
-    drawn = rng.multinomial(size, chances / chances.sum(), size=times)
-    return Tables(drawn.reshape(times, *counts.shape).astype(np.float64), tables.scores, tables.labels)
-
-
 def _resampled_clusters(
     tables: Tables, scores: Floats, labels: Floats, clusters: Sequence[Hashable], times: int, rng: np.random.Generator
 ) -> Tables:
     """Return tables of clusters drawn with replacement, and of two added ones of mean size with one kind of pair."""
     of_pairs = cluster_numbers(clusters)
-    sides = [_nearest(*side) for side in ((tables.scores, scores), (tables.labels, labels))]
-    cells, shape, count = sides[0] * tables.labels.size + sides[1], tables.counts[0].shape, int(of_pairs.max()) + 1
+    sides = ((tables.scores, scores), (tables.labels, labels))
+    rows, columns = (np.searchsorted((values[1:] + values[:-1]) / 2, numbers) for values, numbers in sides)  # nearest
+    cells, shape, count = rows * tables.labels.size + columns, tables.counts[0].shape, int(of_pairs.max()) + 1
     drawn = rng.multinomial(count, [*[1 / (count + _ADDED)] * count, _ADDED / (count + _ADDED)], size=times)
     added = rng.multinomial(drawn[:, -1], np.full(np.prod(shape), 1 / np.prod(shape)))
     own = np.array([np.bincount(cells, one[of_pairs], np.prod(shape)) for one in drawn[:, :-1]])
-    return Tables((own + added * scores.size / count).reshape(times, *shape), tables.scores, tables.labels)
-
-
-def _nearest(values: Floats, numbers: Floats) -> NDArray[np.intp]:
-    """Return the place of the nearest of ascending values for each number."""
-    return np.searchsorted((values[1:] + values[:-1]) / 2, numbers)
-
-
-def _square(tables: Tables) -> Tables:
-    """Return the table with every value of either side on both."""
-    values = np.union1d(tables.scores, tables.labels)
-    counts = np.zeros((1, values.size, values.size))
-    rows, columns = np.searchsorted(values, tables.scores), np.searchsorted(values, tables.labels)
-    counts[0][np.ix_(rows, columns)] = tables.counts[0]
-    return Tables(counts, values, values)
+    return replace(tables, counts=(own + added * scores.size / count).reshape(times, *shape))
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
@@ -348,7 +333,13 @@ def _alpha(units: Floats, weights: Floats, values: Floats, level: Measurement) -
 
 
 def _correlation(tables: Tables, of_scores: Floats, of_labels: Floats) -> Floats:
-    """Correlate numbers assigned to scores and labels, of shapes (tables, scores) and (tables, labels)."""
+    """Correlate numbers assigned to scores and labels; without the first axis, the numbers of all tables.
+
+    Args:
+        tables: the tables.
+        of_scores: shape (tables, scores) or (scores,).
+        of_labels: shape (tables, labels) or (labels,).
+    """
     rows, columns, size = tables.of_scores, tables.of_labels, tables.size
     one = of_scores - ((rows * of_scores).sum(axis=1) / size)[:, None]
     other = of_labels - ((columns * of_labels).sum(axis=1) / size)[:, None]
@@ -356,16 +347,6 @@ def _correlation(tables: Tables, of_scores: Floats, of_labels: Floats) -> Floats
     alone = np.sqrt((rows * one**2).sum(axis=1)) * np.sqrt((columns * other**2).sum(axis=1))
     varied = ((rows > 0).sum(axis=1) > 1) & ((columns > 0).sum(axis=1) > 1)
     return np.asarray(np.clip(_ratio(together, np.where(varied, alone, 0.0)), -1.0, 1.0))
-
-
-def _pearson(tables: Tables) -> Floats:
-    sides = (np.broadcast_to(values, (len(tables.counts), values.size)) for values in (tables.scores, tables.labels))
-    return _correlation(tables, *sides)
-
-
-def _spearman(tables: Tables) -> Floats:
-    rows, columns = tables.of_scores, tables.of_labels
-    return _correlation(tables, np.cumsum(rows, axis=1) - rows / 2, np.cumsum(columns, axis=1) - columns / 2)
 
 
 def _kendall(tables: Tables) -> Floats:
@@ -393,9 +374,11 @@ STATISTICS: Mapping[str, Statistic] = {
     "weighted_kappa": lambda tables: _chance_corrected(tables, (tables.scores[:, None] - tables.labels) ** 2),
     "krippendorff": partial(_krippendorff, level="nominal"),
     "krippendorff_ordinal": partial(_krippendorff, level="ordinal"),
-    "spearman": _spearman,
+    "spearman": lambda tables: _correlation(
+        tables, *(np.cumsum(counts, axis=1) - counts / 2 for counts in (tables.of_scores, tables.of_labels))
+    ),
     "kendall": _kendall,
-    "pearson": _pearson,
+    "pearson": lambda tables: _correlation(tables, tables.scores, tables.labels),
     "auc": _auc,
 }
 """Statistics of tables by name, as `statistic` describes them."""

@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_MOST_TERMS = 10_000
-_PRECISION = 1e-15
-
 
 def student_t_p(t: float, freedom: float) -> float:
     """Return the two-sided p-value of Student's t: the probability that |T| is at least |t|.
@@ -80,7 +77,7 @@ def incomplete_beta(a: float, b: float, x: float, complement: float) -> float:
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(complement)) / a
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
     fraction = d
-    for m in range(1, _MOST_TERMS):
+    for m in range(1, 10_000):
         for term in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
             -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
@@ -88,7 +85,7 @@ def incomplete_beta(a: float, b: float, x: float, complement: float) -> float:
             d = 1 / (1 + term * d)
             c = 1 + term / c
             fraction *= c * d
-        if abs(c * d - 1) < _PRECISION:
+        if abs(c * d - 1) < 1e-15:
             break
     return front * fraction
 
@@ -164,9 +161,8 @@ def cluster_numbers(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
 def cluster_totals(values: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
     """Return the sums and the sizes of the clusters, each of shape (clusters,); without clusters, one per value."""
     numbers = np.arange(len(values)) if clusters is None else cluster_numbers(clusters)
-    return np.bincount(numbers, np.asarray(values, np.float64)).astype(np.float64), np.bincount(numbers).astype(
-        np.float64
-    )
+    sums, sizes = np.bincount(numbers, np.asarray(values, np.float64)), np.bincount(numbers)
+    return sums.astype(np.float64), sizes.astype(np.float64)
 
 
 _ROUNDING = 1e-12  # variance of equal numbers, as computed

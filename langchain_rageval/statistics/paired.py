@@ -19,11 +19,10 @@ from langchain_rageval.statistics.intervals import (
 )
 
 _EXACT_PAIRS = 15
-_UNSEEN = 5 / 4
-"""Size of the invented pairs that stand for losses which no pair shows, in spans."""
-_NO_WORSE_LEVEL = 0.967
-"""Level of the interval of `largest_loss`: with `_UNSEEN`, "no worse" is wrong in at most 2.5% of comparisons (table in
-tests/benchmarks/results/interval_coverage.md), and equal pairs exclude no smaller share than the exact bound."""
+# Size of the invented pairs that stand for losses which no pair shows, in spans, and level of the interval of
+# `largest_loss`. With both, "no worse" is wrong in at most 2.5% of comparisons (table in
+# tests/benchmarks/results/interval_coverage.md), and equal pairs exclude no smaller share than the exact bound.
+_UNSEEN, _NO_WORSE_LEVEL = 5 / 4, 0.967
 _MOST_FLIPPED = 1_000  # pairs; beyond, the normal approximation is more accurate than random patterns
 _PATTERNS = 20_000
 _TOLERANCE = 1e-9  # for sums that differ only by rounding
@@ -164,7 +163,11 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
         return 1.0
     observed = abs(float(totals.sum()))
     if isclose(moved[0], moved[-1], rel_tol=_TOLERANCE):
-        return _coin_p(int((totals > _TOLERANCE).sum()), int(moved.size))
+        # The signs are throws of a fair coin.
+        heads, throws = int((totals > _TOLERANCE).sum()), int(moved.size)
+        whole, fewer = lgamma(throws + 1) - throws * log(2), min(heads, throws - heads)
+        tail = fsum(exp(whole - lgamma(k + 1) - lgamma(throws - k + 1)) for k in range(fewer + 1))
+        return min(1.0, 2 * tail) or float(np.finfo(float).tiny)
     if moved.size > _MOST_FLIPPED:
         return max(erfc(observed / sqrt(2 * float(moved @ moved))), float(np.finfo(float).tiny))
     reached = observed - _TOLERANCE * float(moved.sum())
@@ -177,14 +180,6 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
         signs = 1 - 2 * rng.integers(0, 2, size=(1000, moved.size), dtype=np.int8)
         as_extreme += int(np.sum(np.abs(signs @ moved) >= reached))
     return (as_extreme + 1) / (_PATTERNS + 1)
-
-
-def _coin_p(heads: int, throws: int) -> float:
-    """Return the two-sided p-value of the hypothesis that a coin is fair."""
-    fewer = min(heads, throws - heads)
-    whole = lgamma(throws + 1) - throws * log(2)
-    tail = fsum(exp(whole - lgamma(k + 1) - lgamma(throws - k + 1)) for k in range(fewer + 1))
-    return min(1.0, 2 * tail) or float(np.finfo(float).tiny)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

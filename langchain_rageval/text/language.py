@@ -93,10 +93,6 @@ def _detected(text: str) -> str:
     return max(likely, key=lambda one: (letters[_SCRIPT_OF.get(one) or one], one in _SCRIPTS))
 
 
-_QUESTIONS = 200
-"""Number of questions whose language is detected."""
-
-
 def page_language(language: PageLanguage, questions: Iterable[str]) -> str:
     """Return the language of a page, "en" or "ru"; "auto" is "ru" if most of the first 200 questions are Russian.
 
@@ -106,5 +102,5 @@ def page_language(language: PageLanguage, questions: Iterable[str]) -> str:
     check_page_language(language)
     if language != "auto":
         return language
-    languages = Counter(map(detect_language, islice(questions, _QUESTIONS)))
+    languages = Counter(map(detect_language, islice(questions, 200)))
     return "ru" if languages and languages.most_common(1)[0][0] == "ru" else "en"

@@ -178,7 +178,7 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     fenced = False
     for line in text.splitlines():
         fence = bool(_FENCE.match(line))
-        whole = fenced or fence or _stands_alone(line)
+        whole = fenced or fence or _HEADING.match(line) or (("|" in line or "\t" in line) and _ROW.match(line))
         fenced ^= fence
         if paragraph and (whole or not line.strip() or _LIST_ITEM.match(line)):
             yield from zip(_unwrapped(paragraph), repeat(True))
@@ -188,10 +188,6 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
         elif line.strip():
             paragraph.append(line.strip())
     yield from zip(_unwrapped(paragraph), repeat(True))
-
-
-def _stands_alone(line: str) -> bool:
-    return bool(_HEADING.match(line)) or (("|" in line or "\t" in line) and bool(_ROW.match(line)))
 
 
 def _unwrapped(lines: list[str]) -> Iterator[str]:
@@ -221,18 +217,14 @@ def _continues_below(line: str, below: str) -> bool:
 def _prose_sentences(text: str, rules: _Rules) -> Iterator[str]:
     start = 0
     while window := _WINDOW.match(text, start):
-        sentences = _window_sentences(window[0], rules)
-        start = window.end()
+        part, start = window[0], window.end()
+        # first at the boundaries that razdel misses, then by razdel; white space is kept
+        ends = [0, *(match.end() for match in rules.cut.finditer(part) if _is_sentence_end(match)), len(part)]
+        split = (_razdel(part[begin:end]) for begin, end in pairwise(ends))
+        sentences = [sentence for parts in split for sentence in _join_parts(parts, rules.continuation)]
         if start < len(text) and len(sentences) > 1:
             start -= len(sentences.pop())  # the window may have cut it
         yield from sentences
-
-
-def _window_sentences(window: str, rules: _Rules) -> list[str]:
-    """Split prose at the sentence boundaries that razdel misses, then by razdel; white space is kept."""
-    ends = [0, *(match.end() for match in rules.cut.finditer(window) if _is_sentence_end(match)), len(window)]
-    parts = [window[start:end] for start, end in pairwise(ends)]
-    return [sentence for part in parts for sentence in _join_parts(_razdel(part), rules.continuation)]
 
 
 def _razdel(text: str) -> list[str]:

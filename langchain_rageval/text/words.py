@@ -74,8 +74,7 @@ def numbers_of(text: str) -> set[str]:
     return set(_NUMBER.findall(text))
 
 
-_FIRST_UNSPACED = "\u0e00"
-"""First letter of the scripts in which single characters count as words."""
+_FIRST_UNSPACED = "\u0e00"  # first letter of the scripts in which single characters count as words
 _FUNCTION_WORDS = {normalize_text(word) for words in FUNCTION_WORDS.values() for word in words}
 
 
