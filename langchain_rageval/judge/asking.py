@@ -17,7 +17,7 @@ from langchain_rageval.errors import JudgeOutputError, JudgeUnavailable
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge, voters_of
 from langchain_rageval.judge.ladder import output_limit, without_fallbacks
-from langchain_rageval.judge.panels import Cascade
+from langchain_rageval.judge.panels import Cascade, CascadeEvent
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
 from langchain_rageval.judge.reply import CutOffReply
@@ -116,7 +116,7 @@ def _ask_cascade(judge: Cascade, question: JudgeQuestion[T], attempts: Attempts,
         ]
     )
     reason = _doubt(judge, question, votes)
-    yield Count(judge.event(reason))
+    yield Count(CascadeEvent(judge.cheap.identity, judge.strong.identity, reason))
     if not reason and not isinstance(votes[0], str):
         return votes[0]
     return (yield from ask_judge(judge.strong, question, Attempts(judge.strong.attempts), draw))
@@ -310,11 +310,9 @@ def _read_reply(
 def _length_limit_advice(problem: CutOffReply, judge: Judge) -> str:
     """Return what the user should change so that the judge's replies are not cut off."""
     if limit := output_limit(judge.model):
-        name, tokens = limit
-        is_limit, setting = f": {name} is {tokens}", name
+        setting, is_limit = limit[0], f": {limit[0]} is {limit[1]}"
     else:
-        tokens_made = f" of {problem.output_tokens} tokens" if problem.output_tokens else ""
-        is_limit, setting = tokens_made, "max_tokens"
+        setting, is_limit = "max_tokens", f" of {problem.output_tokens} tokens" if problem.output_tokens else ""
     if problem.only_thoughts:
         return (
             f"the model's reasoning used up the length limit before the answer{is_limit}; "

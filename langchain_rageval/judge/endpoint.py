@@ -68,7 +68,6 @@ def model_identity(model: Any) -> str:
 
 
 def _describe(model: Any) -> str:
-    kind = type(model)
     settings = {name: value for name in _SETTINGS if isinstance(value := getattr(model, name, None), str | int | float)}
     function = getattr(model, "func", None) or getattr(model, "afunc", None)
     if function is not None:
@@ -78,7 +77,7 @@ def _describe(model: Any) -> str:
     texts = {name: repr(value) for name, value in settings.items()}
     told = {name for name, value in settings.items() if isinstance(value, str) and name not in _NAMES}
     texts |= {name: redact_secrets(texts[name], model) for name in told}
-    return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
+    return f"{type(model).__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
 
 
 def _public(value: Any) -> Any:

@@ -165,17 +165,14 @@ def family_of(model: Any) -> ClientFamily:
     known = next((client for name, client in CLIENTS.items() if name in names), None)
     if known is None:
         return _with_tools(PLAIN, model)
-    if "BaseChatOpenAI" in names and _uses_responses(model):
-        return _with_tools(_RESPONSES, model)
+    if "BaseChatOpenAI" in names:
+        # OpenAI's Responses API, because of the client's settings or of the name of its model
+        decide = getattr(model, "_use_responses_api", None)
+        if decide({}) if decide else getattr(model, "use_responses_api", None):
+            return _with_tools(_RESPONSES, model)
     if "ChatHuggingFace" in names and "Pipeline" in type(getattr(model, "llm", None)).__name__:
         return PLAIN  # transformers refuses or ignores any format
     return known if {"GigaChat", "ChatOllama"} & names else _with_tools(known, model)
-
-
-def _uses_responses(model: Any) -> bool:
-    """Return True if a client calls OpenAI's Responses API, because of its settings or of the name of its model."""
-    decide = getattr(model, "_use_responses_api", None)
-    return bool(decide({}) if decide else getattr(model, "use_responses_api", None))
 
 
 def _with_tools(client: ClientFamily, model: Any) -> ClientFamily:
@@ -186,8 +183,7 @@ def _with_tools(client: ClientFamily, model: Any) -> ClientFamily:
         return client
 
     def tool(schema: Schema) -> Options:
-        described = {"description": schema["title"], **schema}
-        bound = model.bind_tools([described], tool_choice=schema["title"])
+        bound = model.bind_tools([{"description": schema["title"], **schema}], tool_choice=schema["title"])
         return dict(getattr(bound, "kwargs", {}))
 
     start = "function_calling" if client.start == "prompt" else client.start

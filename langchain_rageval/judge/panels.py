@@ -79,14 +79,6 @@ class Cascade(Judge):
         judges = {"cheap": self.cheap.instrument, "strong": self.strong.instrument}
         return {"cascade": judges, "least_probability": self.least_probability}
 
-    def event(self, reason: str) -> CascadeEvent:
-        """Return the event that records which judge answered a request.
-
-        Args:
-            reason: why the request was passed on to the strong judge; "" if the cheap judge answered it.
-        """
-        return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
-
 
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
     """Build a judge from two judges: the cheap judge answers first, and the strong judge if the cheap judge is unsure.

@@ -173,8 +173,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
             replies = reply_texts(message)
         except RecursionError as error:
             raise _parse_error(_describe(error), "") from error
-        named = [reply for reply in replies if reply.tool == self.pydantic_object.__name__]
-        return self._read(named or replies)
+        return self._read([reply for reply in replies if reply.tool == self.pydantic_object.__name__] or replies)
 
     def _check_stop(self, message: BaseMessage, metadata: Mapping[str, Any]) -> None:
         try:
@@ -212,7 +211,10 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         """
         values: dict[str, T] = {}
         errors: list[Exception] = []
-        for span in _spans(text):
+        spans = dict.fromkeys(json_spans(text))
+        if len(spans) > _MAX_SPANS:
+            raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one")
+        for span in spans:
             try:
                 loaded = _load(span)
             except (ValueError, RecursionError) as error:
@@ -233,7 +235,9 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
 
     def _check_comments(self, span: str) -> None:
         """Raise ValueError if a comment names a verdict, which may be another one than that of the reply."""
-        labels = _labels(_schema_of(self.pydantic_object))
+        nodes = list(_nodes(_schema_of(self.pydantic_object)))
+        labels = {label.casefold() for node in nodes for label in node.get("enum", ()) if isinstance(label, str)}
+        labels |= BOOLEAN_WORDS.keys() if any(node.get("type") == "boolean" for node in nodes) else set()
         for comment in comments_in(span):
             if labels & set(re.findall(r"\w+", comment.casefold())):
                 raise ValueError(f"the comment {_preview(comment)} names a verdict: give the answer without comments")
@@ -287,13 +291,6 @@ def _has_lists(kind: type[BaseModel]) -> bool:
     return any(node.get("type") == "array" for node in _nodes(_schema_of(kind)))
 
 
-def _labels(schema: Any) -> set[str]:
-    """Return the labels and truth values that a schema allows, in lower case."""
-    nodes = list(_nodes(schema))
-    labels = {label.casefold() for node in nodes for label in node.get("enum", ()) if isinstance(label, str)}
-    return labels | (BOOLEAN_WORDS.keys() if any(node.get("type") == "boolean" for node in nodes) else set())
-
-
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """Yield every object in a schema, the outer ones first."""
     if isinstance(schema, dict):
@@ -314,14 +311,6 @@ def _unescaped(text: str) -> str:
         return str(_DECODER.decode(bare))
     except ValueError:
         return text
-
-
-def _spans(text: str) -> list[str]:
-    """Return the distinct parts of a text that look like JSON objects or lists."""
-    spans = list(dict.fromkeys(json_spans(text)))
-    if len(spans) > _MAX_SPANS:
-        raise ValueError(f"the reply holds more than {_MAX_SPANS} pieces of JSON: give one")
-    return spans
 
 
 def _load(text: str) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import exp
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -78,15 +78,12 @@ def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
     text = "".join(token.text for token in tokens)
     starts = [0, *accumulate(len(token.text) for token in tokens)]
     for values in _json_values(text):
-        places = _places_of(verdicts, values)
-        if places is None:
+        if (places := _places_of(verdicts, values)) is None:
             continue
         for verdict, place in zip(verdicts, places, strict=True):
             spellings = _spellings(type(verdict.holder), verdict.field)
-            distribution = _distribution(tokens, text, starts, place, spellings)
-            if distribution is not None:
-                found = verdict.holder.__dict__.setdefault(_ATTRIBUTE, {})
-                found[verdict.field] = distribution
+            if (distribution := _distribution(tokens, text, starts, place, spellings)) is not None:
+                verdict.holder.__dict__.setdefault(_ATTRIBUTE, {})[verdict.field] = distribution
         break
     return True
 
@@ -135,25 +132,19 @@ def has_verdicts(kind: type[BaseModel]) -> bool:
 def _tokens_of(reply: BaseMessage) -> list[_Token]:
     """Return the tokens of a reply with their probabilities; an empty list if the server sent none."""
     found = reply.response_metadata.get("logprobs")
-    if isinstance(found, Mapping) and isinstance(found.get("tokens"), list):
-        return list(_tokens_in_columns(found))
     items = found.get("content") if isinstance(found, Mapping) else found
-    if not isinstance(items, list):
-        return []
-    return [_token(item, item.get("top_logprobs") or []) for item in items if isinstance(item, Mapping)]
+    if isinstance(found, Mapping) and isinstance(found.get("tokens"), list):
+        # the columns of OpenAI's completions, which some engines send for chats
+        columns = found["tokens"], found.get("token_logprobs") or [], found.get("top_logprobs") or repeat({})
+        items = []
+        for token, logprob, top in zip(*columns, strict=False):
+            others = [{"token": text, "logprob": number} for text, number in (top or {}).items()]
+            items.append({"token": token, "logprob": logprob, "top_logprobs": others})
+    return [_token(item) for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
-def _tokens_in_columns(found: Mapping[str, Any]) -> Iterator[_Token]:
-    """Yield the tokens of the format of OpenAI's completions, which some engines use for chats."""
-    tokens, chosen = found["tokens"], found.get("token_logprobs") or []
-    tops = found.get("top_logprobs") or [None] * len(tokens)
-    for token, logprob, top in zip(tokens, chosen, tops, strict=False):
-        others = [{"token": text, "logprob": number} for text, number in (top or {}).items()]
-        yield _token({"token": token, "logprob": logprob}, others)
-
-
-def _token(item: Mapping[str, Any], others: Any) -> _Token:
-    text = _latin(item)
+def _token(item: Mapping[str, Any]) -> _Token:
+    text, others = _latin(item), item.get("top_logprobs") or []
     alternatives = {_latin(one): _probability(one) for one in others if isinstance(one, Mapping)}
     return _Token(text, {text: _probability(item), **alternatives})
 

@@ -132,12 +132,11 @@ def final_channel(text: str) -> str:
     may have removed the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
     """
     if _HARMONY_START.match(text):
-        messages = [
+        return "\n".join(
             message["content"]
             for message in _HARMONY.finditer(text)
             if message["channel"] == "final" or "to=functions." in f"{message['header']} {message['recipient']}"
-        ]
-        return "\n".join(messages)
+        )
     if bare := _HARMONY_WITHOUT_TOKENS.fullmatch(text):
         return bare["content"]
     return "" if _ANALYSIS_ALONE.match(text) else text
@@ -365,8 +364,8 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
             items = schema.get("items") or {}
             texts = items.get("type") == "string"
             return [text_of(item, key) if texts else respell(item, items, decode) for item in value]
-        case str() if kind == "boolean":
-            return boolean_of(value)
+        case str() if kind == "boolean":  # "да", "Нет.", "是", "예", "sì" or "YES"
+            return BOOLEAN_WORDS.get(bare_word(value).casefold(), value)
         case str() if kind == "integer":
             return integer_of(value, key)
         case str() if labels := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
@@ -383,11 +382,6 @@ def label_of(text: str, labels: list[Any]) -> str:
     word = _words(bare_word(text))
     matches = [label for label in labels if isinstance(label, str) and _words(label) == word]
     return matches[0] if len(matches) == 1 else text
-
-
-def boolean_of(text: str) -> bool | str:
-    """Return the boolean that a text such as "да", "Нет.", "是", "예", "sì" or "YES" means; keep other texts."""
-    return BOOLEAN_WORDS.get(bare_word(text).casefold(), text)
 
 
 def integer_of(text: str, key: str = "") -> int | str:

@@ -158,8 +158,7 @@ class CutOffReply(OutputParserException):
     """
 
     def __init__(self, raw: str, *, only_thoughts: bool, output_tokens: int | None) -> None:
-        problem = _FOR_REASONING_JUDGE if only_thoughts else _FOR_JUDGE
-        super().__init__(ValueError(problem), llm_output=raw)
+        super().__init__(ValueError(_FOR_REASONING_JUDGE if only_thoughts else _FOR_JUDGE), llm_output=raw)
         self.only_thoughts = only_thoughts
         self.output_tokens = output_tokens
 
@@ -179,7 +178,10 @@ def check_stop(message: BaseMessage, metadata: Mapping[str, Any], *, has_lists: 
     """
     reasons = stop_reasons(metadata)
     if is_cut_off(metadata) or any(map(_IS_LENGTH.fullmatch, reasons)) or _thoughts_are_all(message, reasons):
-        raise _cut_off(message)
+        raw = "\n".join(reply.text for reply in reply_texts(message))
+        thinks = bool(thoughts(message)) or _reasoning_tokens(message) > 0 or "<" in raw
+        tokens = _usage(message).get("output_tokens")
+        raise CutOffReply(raw, only_thoughts=thinks and bool(_THOUGHT.fullmatch(raw)), output_tokens=tokens)
     blocks = message.content if isinstance(message.content, list) else []
     refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
     if refused or any(map(_IS_REFUSAL.fullmatch, reasons)) or message.additional_kwargs.get("refusal"):
@@ -221,13 +223,6 @@ def _reason(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, Enum):
         return _GEMINI_NUMBERS.get(value, "")  # vLLM gives the number of a stop token
     return simplified((value.name if isinstance(value, Enum) else str(value)).rpartition(".")[2])
-
-
-def _cut_off(message: BaseMessage) -> CutOffReply:
-    raw = "\n".join(reply.text for reply in reply_texts(message))
-    thinks = bool(thoughts(message)) or _reasoning_tokens(message) > 0 or "<" in raw
-    only_thoughts = thinks and bool(_THOUGHT.fullmatch(raw))
-    return CutOffReply(raw, only_thoughts=only_thoughts, output_tokens=_usage(message).get("output_tokens"))
 
 
 def _thoughts_are_all(message: BaseMessage, reasons: set[str]) -> bool:

@@ -16,7 +16,6 @@ from langchain_rageval.judge.repairs import (
     REPAIRS,
     CutOff,
     as_field,
-    boolean_of,
     final_channel,
     integer_of,
     json_literals,
@@ -164,6 +163,10 @@ def label(text):
     return label_of(text, LABELS)
 
 
+def truth(text):
+    return respell(text, {"type": "boolean"}, json.loads)
+
+
 def number(text):
     return integer_of(text, "statement")
 
@@ -172,7 +175,7 @@ def number(text):
     ("read", "meant", "others"),
     [
         (label, {"supported": "supported"}, "no_labels"),
-        (boolean_of, {"true_words": True, "false_words": False}, "neither_yes_nor_no"),
+        (truth, {"true_words": True, "false_words": False}, "neither_yes_nor_no"),
         (number, {"number_1": 1}, "no_single_numbers"),
     ],
 )
