@@ -17,7 +17,6 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_rageval._internal.files import leaves_folder
-from langchain_rageval.data.field_names import metadata_name
 from langchain_rageval.data.foreign_records import from_serialized
 from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
@@ -31,7 +30,7 @@ from langchain_rageval.data.tables import (
     table_rows,
     wide_encoding,
 )
-from langchain_rageval.data.vocabulary import folded
+from langchain_rageval.data.vocabulary import folded, metadata_name
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
 
 _LOG = logging.getLogger("langchain_rageval")

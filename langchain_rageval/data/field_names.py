@@ -36,6 +36,7 @@ from langchain_rageval.data.vocabulary import (
     folded,
     known_name,
     likely_field,
+    metadata_name,
     numbered_name,
     reading_of,
 )
@@ -265,14 +266,6 @@ def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, 
         if name and name in meanings and (name == own or name not in spelled):
             spelled[name] = own
     return spelled
-
-
-def metadata_name(name: str) -> str:
-    """Return the name under which `Sample.metadata` holds a value whose name is no field.
-
-    The result is "source" for "источник" and "источники" in any letter case, and the name itself for any other name.
-    """
-    return "source" if known_name(name) == "source" else name
 
 
 def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from langchain_rageval.data.conversations import CONVERSATION, last_answer_in, read_conversation
-from langchain_rageval.data.field_names import check_fields, explain_fields, metadata_name
+from langchain_rageval.data.field_names import check_fields, explain_fields
 from langchain_rageval.data.foreign_records import check_outputs_are_clear, decode_row
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.schema import Sample, default_id
 from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, decode_lines, table_records
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
-from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
+from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name, metadata_name
 from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
 
 ROWS = "rows"

@@ -94,6 +94,14 @@ def known_name(name: str) -> str | None:
     return name if name in FIELDS_BY_NAME else _BY_FOLDED.get(folded(name))
 
 
+def metadata_name(name: str) -> str:
+    """Return the name under which `Sample.metadata` holds a value whose name is no field.
+
+    The result is "source" for "источник" and "источники" in any letter case, and the name itself for any other name.
+    """
+    return "source" if known_name(name) == "source" else name
+
+
 def likely_field(name: str, value: Any) -> str | None:
     """Return the field that an unknown name seems to mean, such as "answer" for `llm_answer`; None if it means none.
 

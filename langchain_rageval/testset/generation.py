@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
@@ -23,12 +23,13 @@ from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
+from langchain_rageval.errors import EmptyTestsetError
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.drivers import adrive, astream_results, drive
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.progress import Progress
+from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.requests import Embed, InvokeChild, Operation
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
@@ -42,7 +43,7 @@ from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.row import TestsetRow, passage_fields, row_id
 from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Origin, Testset
-from langchain_rageval.testset.user_step import JournaledStep
+from langchain_rageval.testset.user_step import JournaledStep, check_sync
 
 _LOG = logging.getLogger("langchain_rageval")
 _INTERRUPTED = "the run was interrupted"
@@ -110,7 +111,6 @@ class Generation:
         self.run = build_run(cast(CallOptions, {name: getattr(settings, name) for name in names}))
         self.embed_run = self.run.metered()
         self._ledger = Governor(settings.budget, self.run.meter)
-        self._owns_journal = isinstance(settings.journal, str | Path)
         self.journal = Journal(settings.journal) if isinstance(settings.journal, str | Path) else settings.journal
 
     def plan_rows(
@@ -137,14 +137,19 @@ class Generation:
         )
         self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches, roots)
 
-    def __enter__(self) -> Generation:
-        """Return the generation; leaving the block closes the journal."""
-        return self
+    @contextmanager
+    def open(self, total: int, unit: str, outcome: Callable[[], str] | None = None) -> Iterator[Progress]:
+        """Show the progress of `total` units; at the end, close the journal, unless the user passed an open one.
 
-    def __exit__(self, *_: object) -> None:
-        """Close the journal, unless the user passed an open one."""
-        if self._owns_journal and self.journal is not None:
-            self.journal.close()
+        `outcome` returns the text to show in place of the number of failures.
+        """
+        settings = self.settings
+        with show_progress(total, self.run.meter, show=settings.progress, unit=unit, outcome=outcome) as progress:
+            try:
+                yield progress
+            finally:
+                if self.journal is not settings.journal:
+                    self.journal.close()
 
     def vectors(self, questions: Sequence[str]) -> Operation[dict[str, Any]]:
         """Embed questions in one batch.
@@ -234,6 +239,59 @@ class Generation:
         self._last_results += results.values()
         return [self.to_row(candidate) for candidate in results.values() if candidate.rejected is None]
 
+    def collect(self, config: RunnableConfig, allow_empty: bool | None = None) -> Testset:
+        """Generate all rows, in worker threads, and return them as a test set; Ctrl-C returns the rows so far.
+
+        `config` is the LangChain config of the attempts; `allow_empty` is described in `finished`.
+        """
+        try:
+            with closing(self.rows(config)) as rows:
+                for _ in rows:
+                    pass
+        except KeyboardInterrupt:
+            return self.testset(broken_off=True)
+        return self.testset(allow_empty=allow_empty)
+
+    async def acollect(self, config: RunnableConfig, allow_empty: bool | None = None) -> Testset:
+        """Like `collect`, but calls the models' async methods on the caller's event loop."""
+        async with aclosing(self.arows(config)) as rows:
+            async for _ in rows:
+                pass
+        return self.testset(allow_empty=allow_empty)
+
+    def rows(self, config: RunnableConfig, *, one_by_one: bool = False) -> Generator[TestsetRow]:
+        """Yield the rows of each round; with `one_by_one`, each when it and those before it in its round are finished.
+
+        Otherwise the questions of a round are embedded in one batch.
+        """
+        check_sync(*self.settings.steps.values(), *self.settings.distribution)
+        with self.open(len(self.scheduler.rows), "rows", self.describe_rejections) as progress:
+            drive(self.start(), self.embed_run, config)
+            while starts := self.next_round():
+                finished: dict[int, Candidate] = {}
+                with closing(self.results(self.attempts(starts), config)) as results:
+                    for number, result in zip(starts, results, strict=True):
+                        finished[number] = result
+                        if one_by_one or len(finished) == len(starts):
+                            accepted = drive(self.accept(finished), self.embed_run, config)
+                            yield from _count_rows(accepted, progress)
+                            finished.clear()
+
+    async def arows(self, config: RunnableConfig, *, one_by_one: bool = False) -> AsyncGenerator[TestsetRow]:
+        """Like `rows`, but calls the models' async methods on the caller's event loop."""
+        with self.open(len(self.scheduler.rows), "rows", self.describe_rejections) as progress:
+            await adrive(self.start(), self.embed_run, config)
+            while starts := self.next_round():
+                numbers, finished = iter(starts), dict[int, Candidate]()
+                async with aclosing(self.aresults(self.attempts(starts), config)) as results:
+                    async for result in results:
+                        finished[next(numbers)] = result
+                        if one_by_one or len(finished) == len(starts):
+                            accepted = await adrive(self.accept(finished), self.embed_run, config)
+                            for row in _count_rows(accepted, progress):
+                                yield row
+                            finished.clear()
+
     def describe_rejections(self) -> str:
         """Return the number of rejections by reason and the last feedback: "2 rejected: 2 not evolved; last: vague"."""
         counts = self.scheduler.rejected.most_common()
@@ -243,7 +301,7 @@ class Generation:
         last = single_line(self.rejected[-1].objection, _LONGEST_COMMENT) if self.rejected else ""
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
-    def testset(self, *, broken_off: bool = False) -> Testset:
+    def testset(self, *, broken_off: bool = False, allow_empty: bool | None = None) -> Testset:
         """Return the accepted rows, in order, as a test set; `broken_off` is True for a run that Ctrl-C ended.
 
         The rows of a tree (questions about one fact) follow one another, at the place of the first of them.
@@ -252,7 +310,8 @@ class Generation:
         trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
         candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
-        return self.finished(candidates, len(self.scheduler.rows), yields, self.rejected, broken_off)
+        size, allow_empty = len(self.scheduler.rows), broken_off or allow_empty
+        return self.finished(candidates, size, yields, self.rejected, broken_off, allow_empty)
 
     def finished(
         self,
@@ -261,12 +320,23 @@ class Generation:
         yields: Mapping[str, Any],
         rejected: list[Candidate],
         broken_off: bool = False,
+        allow_empty: bool | None = None,
     ) -> Testset:
-        """Return a test set of `size` planned rows: those of the accepted candidates, with notes and usages."""
+        """Return a test set of `size` planned rows: those of the accepted candidates, with notes and usages.
+
+        Raises:
+            EmptyTestsetError: if no candidate was accepted, unless `allow_empty` is True; None stands for the setting
+                of the generator.
+        """
         rows = [self.to_row(candidate) for candidate in accepted]
         notes = list(self._notes(len(rows), size, broken_off))
         complete, origin = len(rows) == size, Origin(self.settings, self.store)
-        return Testset(rows, yields, notes, complete, broken_off, rejected, self.usages(), _origin=origin)
+        testset = Testset(rows, yields, notes, complete, broken_off, rejected, self.usages(), _origin=origin)
+        if rows or (self.settings.allow_empty if allow_empty is None else allow_empty):
+            return testset
+        raise EmptyTestsetError(
+            f"no question was accepted; allow_empty=True returns the empty test set:\n{testset!r}", testset
+        )
 
     def _notes(self, n_rows: int, size: int, broken_off: bool) -> Generator[str]:
         """Yield remarks for `Testset.notes`, such as the first failure and the reason why rows are missing."""
@@ -458,3 +528,11 @@ def _begin(attempt: Attempt, run: Run, config: RunnableConfig) -> tuple[Operatio
 def _invoke(step: Runnable[Candidate, Candidate], candidate: Candidate) -> Operation[Candidate]:
     result: Candidate = yield InvokeChild(step, candidate)
     return result
+
+
+def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
+    """Yield rows and advance the progress display."""
+    progress.refresh()
+    for row in rows:
+        progress.advance()
+        yield row

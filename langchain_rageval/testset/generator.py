@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
@@ -21,15 +21,14 @@ from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
 from pydantic.json_schema import SkipJsonSchema
 
-from langchain_rageval.errors import ConfigError, EmptyTestsetError, check_choice, check_number
+from langchain_rageval.errors import ConfigError, check_choice, check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.testset.adopt import Adoption, Redact, read_questions
-from langchain_rageval.testset.candidate import Candidate, CandidateStep
+from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore, check_all_documents, default_splitter
 from langchain_rageval.testset.evolutions import DISTRIBUTION, allocate_rows, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Generation
@@ -46,7 +45,6 @@ from langchain_rageval.testset.refresh import Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus, passages_in_focus
 from langchain_rageval.testset.testset import Testset
-from langchain_rageval.testset.user_step import check_sync
 
 _ROWS_OF_A_PASSAGE = 3  # a writer names 3 to 5 key phrases of a passage, and each gives a row at most
 _SHORTEST_PASSAGE = 500  # characters
@@ -214,13 +212,14 @@ class TestsetGenerator(GeneratorSettings):
             EmptyTestsetError: if no question was accepted; its `testset` holds the rejected candidates.
             JournalError: if the journal cannot be read or written.
         """
-        return self._checked(self._finish(self._new_generation(documents, size, seed), {}), allow_empty)
+        generation = self._new_generation(documents, size, seed)
+        return generation.collect({}, allow_empty)
 
     async def agenerate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None, allow_empty: bool | None = None
     ) -> Testset:
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
-        return self._checked(await self._afinish(self._new_generation(documents, size, seed), {}), allow_empty)
+        return await self._new_generation(documents, size, seed).acollect({}, allow_empty)
 
     def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
         """Return what `generate` is expected to cost, without calling a model.
@@ -266,14 +265,14 @@ class TestsetGenerator(GeneratorSettings):
             JournalError: if the journal cannot be read or written.
         """
         generation = self._new_extension(testset, size, documents, seed)
-        return extended(testset, self._finish(generation, {}))
+        return extended(testset, generation.collect({}, allow_empty=True))
 
     async def aextend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
         """Like `extend`, but calls the models' async methods on the caller's event loop."""
         generation = self._new_extension(testset, size, documents, seed)
-        return extended(testset, await self._afinish(generation, {}))
+        return extended(testset, await generation.acollect({}, allow_empty=True))
 
     def adopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Make rows of questions that users asked: from logs, support tickets or scored runs in production.
@@ -303,19 +302,19 @@ class TestsetGenerator(GeneratorSettings):
         """
         adoption = self._new_adoption(questions, documents, redact)
         generation = adoption.generation
-        with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
+        with generation.open(len(adoption.questions), "questions adopted") as progress:
             attempts = drive(adoption.attempts(), generation.embed_run, {})
             generation.settle(attempts, adoption.results.append, progress)
-        return self._checked(adoption.testset())
+        return adoption.testset()
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Like `adopt`, with the same arguments and errors, but calls the models' async methods on the event loop."""
         adoption = self._new_adoption(questions, documents, redact)
         generation = adoption.generation
-        with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
+        with generation.open(len(adoption.questions), "questions adopted") as progress:
             attempts = await adrive(adoption.attempts(), generation.embed_run, {})
             await generation.asettle(attempts, adoption.results.append, progress)
-        return self._checked(adoption.testset())
+        return adoption.testset()
 
     def refresh(self, testset: Testset, documents: Any) -> Testset:
         """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
@@ -324,18 +323,18 @@ class TestsetGenerator(GeneratorSettings):
         pays only for the rows that were not checked.
         """
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
+        with refresh.generation.open(len(refresh.attempts), "rows checked") as progress:
             refresh.generation.settle(refresh.attempts, refresh.record, progress)
         refresh.plan_rows()
-        return refresh.result(self._finish(refresh.generation, {}))
+        return refresh.result(refresh.generation.collect({}, allow_empty=True))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
         """Like `refresh`, but calls the models' async methods on the caller's event loop."""
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
+        with refresh.generation.open(len(refresh.attempts), "rows checked") as progress:
             await refresh.generation.asettle(refresh.attempts, refresh.record, progress)
         refresh.plan_rows()
-        return refresh.result(await self._afinish(refresh.generation, {}))
+        return refresh.result(await refresh.generation.acollect({}, allow_empty=True))
 
     def stream(  # type: ignore[override]
         self,
@@ -359,9 +358,9 @@ class TestsetGenerator(GeneratorSettings):
         try:
             generation = self._new_generation(input, size, seed)
             child = patch_config(config, callbacks=run.get_child())
-            with closing(self._rows(generation, child, one_by_one=True)) as rows:
+            with closing(generation.rows(child, one_by_one=True)) as rows:
                 yield from rows
-            testset = self._checked(generation.testset())
+            testset = generation.testset()
         except BaseException as error:
             run.on_chain_error(error)
             raise
@@ -382,10 +381,10 @@ class TestsetGenerator(GeneratorSettings):
         try:
             generation = self._new_generation(input, size, seed)
             child = patch_config(config, callbacks=run.get_child())
-            async with aclosing(self._arows(generation, child, one_by_one=True)) as rows:
+            async with aclosing(generation.arows(child, one_by_one=True)) as rows:
                 async for row in rows:
                     yield row
-            testset = self._checked(generation.testset())
+            testset = generation.testset()
         except BaseException as error:
             await run.on_chain_error(error)
             raise
@@ -406,79 +405,10 @@ class TestsetGenerator(GeneratorSettings):
             yield await self.ainvoke(reduce(add, chunks), config, **kwargs)
 
     def _do(self, input: Any, config: RunnableConfig) -> Testset:
-        return self._checked(self._finish(self._new_generation(input, None, None), config))
+        return self._new_generation(input, None, None).collect(config)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Testset:
-        return self._checked(await self._afinish(self._new_generation(input, None, None), config))
-
-    def _checked(self, testset: Testset, allow_empty: bool | None = None) -> Testset:
-        """Return a test set; raise EmptyTestsetError if it has no rows, unless that is allowed or Ctrl-C ended it."""
-        allowed = self.allow_empty if allow_empty is None else allow_empty
-        if testset.rows or testset.broken_off or allowed:
-            return testset
-        raise EmptyTestsetError(
-            f"no question was accepted; allow_empty=True returns the empty test set:\n{testset!r}", testset
-        )
-
-    def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
-        try:
-            with closing(self._rows(generation, config)) as rows:
-                for _ in rows:
-                    pass
-        except KeyboardInterrupt:
-            return generation.testset(broken_off=True)
-        return generation.testset()
-
-    async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
-        async with aclosing(self._arows(generation, config)) as rows:
-            async for _ in rows:
-                pass
-        return generation.testset()
-
-    def _rows(
-        self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
-    ) -> Generator[TestsetRow]:
-        """Yield the rows of each round; with `one_by_one`, each when it and those before it in its round are finished.
-
-        Otherwise the questions of a round are embedded in one batch.
-        """
-        for step in (*self.steps.values(), *self.distribution):
-            check_sync(step)
-        with self._show_rows(generation) as progress, generation:
-            drive(generation.start(), generation.embed_run, config)
-            while starts := generation.next_round():
-                finished: dict[int, Candidate] = {}
-                with closing(generation.results(generation.attempts(starts), config)) as results:
-                    for number, result in zip(starts, results, strict=True):
-                        finished[number] = result
-                        if one_by_one or len(finished) == len(starts):
-                            accepted = drive(generation.accept(finished), generation.embed_run, config)
-                            yield from _count_rows(accepted, progress)
-                            finished.clear()
-
-    async def _arows(
-        self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
-    ) -> AsyncGenerator[TestsetRow]:
-        with self._show_rows(generation) as progress, generation:
-            await adrive(generation.start(), generation.embed_run, config)
-            while starts := generation.next_round():
-                numbers, finished = iter(starts), dict[int, Candidate]()
-                async with aclosing(generation.aresults(generation.attempts(starts), config)) as results:
-                    async for result in results:
-                        finished[next(numbers)] = result
-                        if one_by_one or len(finished) == len(starts):
-                            accepted = await adrive(generation.accept(finished), generation.embed_run, config)
-                            for row in _count_rows(accepted, progress):
-                                yield row
-                            finished.clear()
-
-    def _show_rows(self, generation: Generation) -> AbstractContextManager[Progress]:
-        return self._show(generation, len(generation.scheduler.rows), "rows", generation.describe_rejections)
-
-    def _show(
-        self, generation: Generation, total: int, unit: str, outcome: Callable[[], str] | None = None
-    ) -> AbstractContextManager[Progress]:
-        return show_progress(total, generation.run.meter, show=self.progress, unit=unit, outcome=outcome)
+        return await self._new_generation(input, None, None).acollect(config)
 
     def _new_generation(
         self, documents: Any, size: int | None, seed: int | None, present: Sequence[TestsetRow] = ()
@@ -551,14 +481,6 @@ def _extend(
                 graph.add_edge(node, first)
             ends = [last]
     return ends
-
-
-def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:
-    """Yield rows and advance the progress display."""
-    progress.refresh()
-    for row in rows:
-        progress.advance()
-        yield row
 
 
 def _testset(testset: Any) -> Testset:

@@ -165,17 +165,17 @@ def _input_of(link: Runnable[Any, Any], value: Any) -> Any:
     return {name: fields.get(name, value.question) for name in wanted}
 
 
-def check_sync(step: Runnable[Any, Any]) -> None:
+def check_sync(*steps: Runnable[Any, Any]) -> None:
     """Raise ConfigError if a step, or a part of its chain, is an async function, which a sync method cannot call."""
-    runnable = inner_runnable(step.step if isinstance(step, UserStep) else step)
-    if isinstance(runnable, RunnableSequence):
-        for part in runnable.steps:
-            check_sync(part)
-    elif isinstance(runnable, RunnableLambda) and not hasattr(runnable, "func"):
-        raise ConfigError(
-            f"{runnable.get_name()} is an async function: call an async method of the generator, such as agenerate or "
-            "astream, or write a plain function"
-        )
+    for step in steps:
+        runnable = inner_runnable(step.step if isinstance(step, UserStep) else step)
+        if isinstance(runnable, RunnableSequence):
+            check_sync(*runnable.steps)
+        elif isinstance(runnable, RunnableLambda) and not hasattr(runnable, "func"):
+            raise ConfigError(
+                f"{runnable.get_name()} is an async function: call an async method of the generator, such as agenerate "
+                "or astream, or write a plain function"
+            )
 
 
 def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> UserStep:
