@@ -222,7 +222,6 @@ class _Tally:
     def audit(self, units: Units) -> MetricAudit:
         """Return the audit; `units` are those of all rows."""
         strong = [(place, value) for place, _, value in self._audited if value is not None]
-        failed = len(self._audited) - len(strong)
         groups = units.groups(place for place, _ in strong)
         mean, low, high = self._estimate(units) if strong else (None, None, None)
         largest = sorted(self._parted, key=lambda pair: (-abs(pair.difference), pair.index))
@@ -236,7 +235,7 @@ class _Tally:
             agreement=fmean([abs(pair.difference) <= SAME + ROUNDING for pair in largest]) if largest else None,
             audited=len(strong),
             samples=self._samples,
-            failed=failed,
+            failed=len(self._audited) - len(strong),
             usage=self._usage,
             saved=_scaled(self._usage, len(self._others) / self.asked),
             parted=[pair for pair in largest[:_MOST_PARTED] if pair.difference],
@@ -255,8 +254,7 @@ class _Tally:
         def powered(fill: float | None) -> PredictionPoweredMean:
             labelled = [(*one[:2], fill if one[2] is None else one[2]) for one in self._audited]
             known = [(place, own, label) for place, own, label in labelled if label is not None]
-            places = [[place for place, *_ in known], [place for place, _ in self._others]]
-            groups = units.groups([*places[0], *places[1]])
+            groups = units.groups([*(place for place, *_ in known), *(place for place, _ in self._others)])
             return prediction_powered_mean(
                 [label for _, _, label in known],
                 [constant if own is None else own for _, own, _ in known],

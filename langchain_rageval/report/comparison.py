@@ -154,9 +154,7 @@ class Comparison(Analysis[MetricComparison]):
     @property
     def headings(self) -> tuple[str, ...]:
         """Headings of the columns of the table."""
-        if all(metric.samples is None for metric in self.values()):
-            return PAIRED_HEADINGS
-        return (*_HEADINGS, "samples")
+        return PAIRED_HEADINGS if all(one.samples is None for one in self.values()) else (*_HEADINGS, "samples")
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return the table's rows: for each metric, a tuple with one text for each column of `headings`."""
@@ -384,8 +382,7 @@ _MOST_NAMED = 5
 def _unpaired_notes(candidate: Sequence[Row], baseline: Sequence[Row], pairing: Pairing) -> list[Note]:
     """Return notes on samples that only one of the reports has."""
     notes, pairs = [], pairing.pairs
-    by_question = sum(ours.sample.id != theirs.sample.id for ours, theirs in pairs)
-    if by_question:
+    if by_question := sum(ours.sample.id != theirs.sample.id for ours, theirs in pairs):
         notes.append(Note("paired-by-question", count=by_question))
     empty = [name for name, rows in (("candidate", candidate), ("baseline", baseline)) if not rows]
     if empty:

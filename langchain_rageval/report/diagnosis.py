@@ -90,7 +90,7 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
     def __init__(self, rows: Iterable[DiagnosedRow]) -> None:
         self._rows = list(rows)
         counts = Counter(row.cause for row in self._rows)
-        causes = sorted(counts, key=lambda cause: (cause in _NO_CAUSES, -counts[cause], _RANK[cause]))
+        causes = sorted(counts, key=lambda cause: (cause in NOT_WRONG, -counts[cause], _RANK[cause]))
         self.counts: dict[Cause, int] = {cause: counts[cause] for cause in causes}
         self.remedies: dict[Cause, str] = {cause: REMEDIES[cause] for cause in causes if REMEDIES[cause]}
 
@@ -131,13 +131,15 @@ def diagnose_rows(rows: Iterable[Row]) -> Diagnosis:
     return Diagnosis(_diagnose(row) for row in rows)
 
 
-_NO_CAUSES = ("nothing wrong", "cannot tell")
+NOT_WRONG = ("nothing wrong", "cannot tell")
 _RANK: Mapping[str, int] = {cause: rank for rank, cause in enumerate(get_args(Cause))}
 
 
-@dataclass(frozen=True)
 class Dropped:
     """Retrieved chunks of a sample that the model did not read completely: no context contains their whole text.
+
+    Args:
+        sample: a sample, whose contexts are the chunks that the model read.
 
     Attributes:
         texts: texts of these chunks.
@@ -146,18 +148,13 @@ class Dropped:
             texts in `reference_contexts`.
     """
 
-    texts: Sequence[str]
-    holds_reference: bool
-
-    @classmethod
-    def of(cls, sample: Sample) -> Dropped:
-        """Return the retrieved chunks of a sample that are not among its contexts (the chunks that the model read)."""
-        contexts = sample.contexts or []
+    def __init__(self, sample: Sample) -> None:
+        contexts, passages = sample.contexts or [], sample.reference_contexts or []
         lost = [text for text in sample.retrieved or [] if not any(text in read for read in contexts)]
         ids = {*(sample.retrieved_ids or [])} - {*(sample.context_ids or [])}
         by_id = not ids.isdisjoint(sample.reference_context_ids or [])
-        passages = sample.reference_contexts or []
-        return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
+        self.texts = lost
+        self.holds_reference = by_id or any(_has(lost, text) and not _has(contexts, text) for text in passages)
 
     def held(self, statements: Iterable[Finding]) -> list[Finding]:
         """Return the statements that these retrieved, but unread chunks hold.
@@ -178,9 +175,16 @@ def _has(texts: Iterable[str], passage: str) -> bool:
 _SAME_TEXT = 0.5  # share of the shorter text
 
 
-@dataclass(frozen=True)
 class Facts:
-    """Statements of answer and reference of one row with their verdicts, collected from all scores of the row.
+    """Statements of answer and reference of one row with their verdicts, collected from the scores that did not fail.
+
+    There are three kinds: the answer's statements with verdicts against the contexts, the references' statements with
+    verdicts against the contexts, and the comparison of both (TP, FP, FN). Each kind is taken from the first score, in
+    the order of `row.scores`, that has it. A comparison from a metric with the aspect "grounding", which joins all
+    references, is taken only if no other metric has one.
+
+    Args:
+        row: the row with its scores.
 
     Attributes:
         answer: the answer's statements with verdicts against the contexts; None if no metric has them.
@@ -194,28 +198,11 @@ class Facts:
         dropped: chunks that the retrievers returned and the model did not read.
     """
 
-    answer: Sequence[Finding] | None
-    reference: Sequence[Finding] | None
-    shared: frozenset[str]
-    missing: Sequence[Finding] | None
-    declined: bool
-    unanswerable: bool
-    nothing_retrieved: bool
-    dropped: Dropped
-
-    @classmethod
-    def of(cls, row: Row) -> Facts:
-        """Collect the statements of a row from those of its scores that did not fail.
-
-        There are three kinds: the answer's statements with verdicts against the contexts, the references' statements
-        with verdicts against the contexts, and the comparison of both (TP, FP, FN). Each kind is taken from the first
-        score, in the order of `row.scores`, that has it. A comparison from a metric with the aspect "grounding", which
-        joins all references, is taken only if no other metric has one.
-        """
+    def __init__(self, row: Row) -> None:
         scores = [score for score in row.scores.values() if score.failure is None]
         unscored = {score.unscored for score in scores}
         findings = [score.findings for score in scores]
-        answer = _first(findings, "supported", "contradicted", "absent", kind="statement")
+        self.answer = _first(findings, "supported", "contradicted", "absent", kind="statement")
         reference = _first(findings, "supported", "contradicted", "absent", kind="reference_statement")
         best_first = sorted(scores, key=lambda score: score.aspect == "grounding")  # claim metrics merge all references
         classified = _first([score.findings for score in best_first], "TP", "FP", "FN")
@@ -224,40 +211,32 @@ class Facts:
         if reference is not None:
             texts = {f.text for f in best}
             reference = [f for f in reference if f.text in texts] or reference
+        self.reference = reference
+        self.shared = {f.text for f in stated if f.verdict == "TP"}
+        self.missing: Sequence[Finding] | None = None if classified is None else _with(best, "FN")
+        states_none = bool(unscored & {NO_FACTS, NEITHER_FACTS}) or (bool(best) and not stated)
+        self.declined = self.answer is None and states_none
+        self.unanswerable = bool(unscored & {NO_REFERENCE_FACTS, NEITHER_FACTS}) or (bool(stated) and not best)
         contexts = row.sample.contexts
-        return cls(
-            answer=answer,
-            reference=reference,
-            shared=frozenset(f.text for f in stated if f.verdict == "TP"),
-            missing=None if classified is None else _with(best, "FN"),
-            declined=answer is None and (bool(unscored & {NO_FACTS, NEITHER_FACTS}) or (bool(best) and not stated)),
-            unanswerable=bool(unscored & {NO_REFERENCE_FACTS, NEITHER_FACTS}) or (bool(stated) and not best),
-            nothing_retrieved=contexts is not None and not any(text.strip() for text in contexts),
-            dropped=Dropped.of(row.sample),
-        )
+        self.nothing_retrieved = contexts is not None and not any(text.strip() for text in contexts)
+        self.dropped = Dropped(row.sample)
 
 
 def _first(
     scores: Iterable[Sequence[Finding]], *verdicts: str, kind: FindingKind | None = None
-) -> list[Finding] | None:
+) -> Sequence[Finding] | None:
     """Return the findings with these verdicts of the first score that has any, or None."""
-    for findings in scores:
-        matching = [f for f in findings if f.verdict in verdicts and kind in (None, f.kind)]
-        if matching:
-            return matching
-    return None
+    found = ([f for f in findings if f.verdict in verdicts and kind in (None, f.kind)] for findings in scores)
+    return next(filter(None, found), None)
 
 
 def _diagnose(row: Row) -> DiagnosedRow:
-    facts = Facts.of(row)
-    explained = _explained_by_cause(facts)
-    if explained:
+    facts = Facts(row)
+    if explained := _explained_by_cause(facts):
         cause = min(explained, key=lambda cause: (-len(explained[cause]), _RANK[cause]))
         return DiagnosedRow(row.index, row.sample.id, cause, explained[cause])
-    if facts.unanswerable:
-        correct = facts.declined
-    else:
-        correct = facts.answer is not None and facts.missing is not None and not facts.missing
+    lacks_nothing = facts.answer is not None and facts.missing is not None and not facts.missing
+    correct = facts.declined if facts.unanswerable else lacks_nothing
     return DiagnosedRow(row.index, row.sample.id, "nothing wrong" if correct else "cannot tell")
 
 
@@ -287,8 +266,7 @@ def _explained_by_cause(facts: Facts) -> dict[Cause, Sequence[Finding]]:
         explained["wrongly refused"] = _with(reference, "supported")
     elif missing is not None:
         explained["retrieved but ignored"] = _with(lacking, "supported")
-    gap = missed and reference and all(f.verdict == "absent" for f in reference)
-    if not gap:
+    if not (missed and reference and all(f.verdict == "absent" for f in reference)):  # else the cause is that gap
         explained["unsupported addition"] = _with(own, "absent")
     return {cause: findings for cause, findings in explained.items() if findings}
 

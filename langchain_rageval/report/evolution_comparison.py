@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 SIMPLE = "simple"
 """Evolution with which the others are compared."""
 
-EVOLUTION_HEADINGS = (
-    "evolution",
-    *({"baseline": SIMPLE, "candidate": "evolved", "pairs": "trees"}.get(name, name) for name in PAIRED_HEADINGS),
-)
-
 
 class EvolutionComparison(Analysis[Comparison]):
     """Mapping of each evolution (question type) to its comparison with the simple questions about the same facts.
@@ -41,7 +36,10 @@ class EvolutionComparison(Analysis[Comparison]):
         notes: remarks for the reader, such as on rows without a tree.
     """
 
-    headings = EVOLUTION_HEADINGS
+    headings = (
+        "evolution",
+        *({"baseline": SIMPLE, "candidate": "evolved", "pairs": "trees"}.get(name, name) for name in PAIRED_HEADINGS),
+    )
 
     def __init__(self, evolutions: Mapping[str, Comparison], trees: int, notes: Sequence[str] = ()) -> None:
         super().__init__(evolutions, notes)

@@ -216,9 +216,8 @@ def _record(row: Row) -> dict[str, Any]:
     record |= {"contexts": sample.contexts, "references": sample.references}
     record |= {f"metadata.{name}": value for name, value in sample.metadata.items()}
     for name, score in row.scores.items():
-        record |= {name: score.value, f"{name}.reason": score.reason, f"{name}.without": score.comment}
-        if score.value is not None:
-            record[f"{name}.without"] = None
+        without = score.comment if score.value is None else None
+        record |= {name: score.value, f"{name}.reason": score.reason, f"{name}.without": without}
     return record
 
 
@@ -233,7 +232,6 @@ HEAD = f'{{"{_HEAD}":'.encode()
 """First bytes of a head line."""
 
 _INDEX = re.compile(rb'\{"index":(\d+),')
-_UNFINISHED: Head = {"notes": [], "complete": False, "left_out": [], "instruments": {}}
 
 
 class RowsOnDisk(Sequence[Row]):
@@ -330,11 +328,10 @@ class ReportFile:
         self._part = self._target.with_name(f"{self._target.name}.part")
         self._indexes, self._offsets = array("q"), array("q")
         with _writing(self._target):
-            self._file = self._part.open(
-                "wb", buffering=0
-            )  # a buffer would be flushed again on close, and fail again on a full disk
+            # A buffer would be flushed again on close, and fail again on a full disk.
+            self._file = self._part.open("wb", buffering=0)
         try:
-            self._write(head_line(_UNFINISHED))
+            self._write(head_line({"notes": [], "complete": False, "left_out": [], "instruments": {}}))
         except BaseException:
             self._file.close()
             raise

@@ -116,19 +116,8 @@ class FreeChecks:
     def notes(self) -> Iterator[Note]:
         """Yield a note for each kind of problem in the rows, with the number of cases."""
         missing = self._counts["none"] if self._answered else 0  # a run without answers asks about something else
-        for code in ("blank", *_BEGINNINGS):
+        for code in ("blank", *_BEGINNINGS, "unread-contexts", "no-contexts", "joined-rows"):
             if count := self._counts[code] + missing * (code == "blank"):
-                yield Note(code, count=count, total=self._samples)
-        yield from self._field_notes()
-        if (alike := self._alike()) > 1:
-            yield Note("same-answer", count=alike, total=self._samples)
-        if self._uncited:
-            yield Note("no-citations", count=self._uncited, total=self._supported)
-
-    def _field_notes(self) -> Iterator[Note]:
-        """Yield the notes on contexts, and on fields that samples lack."""
-        for code in ("unread-contexts", "no-contexts", "joined-rows"):
-            if count := self._counts[code]:
                 yield Note(code, count=count, total=self._samples)
         if self._chunks["changed"]:
             retrieved, read, samples = (self._chunks[name] for name in ("retrieved", "read", "samples"))
@@ -138,6 +127,14 @@ class FreeChecks:
         for count in dict.fromkeys(filter(None, self._incomplete.values())):
             metrics = [name for name, number in self._incomplete.items() if number == count]
             yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)
+        # Different questions with one answer, although their references differ.
+        asked = (zip(*samples, strict=True) for samples in self._repeated.values())
+        counts = [(len(set(questions)), len(set(references))) for questions, references in asked]
+        alike = max((questions for questions, references in counts if references > 1), default=0)
+        if alike >= _LEAST_ALIKE:
+            yield Note("same-answer", count=alike, total=self._samples)
+        if self._uncited:
+            yield Note("no-citations", count=self._uncited, total=self._supported)
 
     def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
         """Return the notes on problems that are frequent enough to fail a gate.
@@ -156,10 +153,3 @@ class FreeChecks:
             and note.fields["count"] > limits[note.code] * note.fields["total"]
             and (note.code in _BEGINNINGS or note.fields["count"] >= _LEAST_ALIKE)
         ]
-
-    def _alike(self) -> int:
-        """Return the number of different questions with one answer although their references differ."""
-        asked = (zip(*samples, strict=True) for samples in self._repeated.values())
-        counts = [(len(set(questions)), len(set(references))) for questions, references in asked]
-        most = max((questions for questions, references in counts if references > 1), default=0)
-        return most if most >= _LEAST_ALIKE else 0

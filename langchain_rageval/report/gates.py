@@ -186,7 +186,14 @@ def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: L
         ConfigError: if the report has no such metric, a threshold is not a number, or a share in `limits` is not from 0
             to 1.
     """
-    _check_numbers(thresholds, limits)
+    if not isinstance(thresholds, Mapping):
+        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
+    for name, threshold in thresholds.items():
+        if not isinstance(threshold, int | float) or isnan(threshold):
+            raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
+    for option, share in (("max_failed", limits.failed), ("max_unscored", limits.unscored)):
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"{option} must be a share from 0 to 1, got {share!r}")
     left_out = {name for _, name in data.left_out}
     for metric in thresholds:
         if metric not in left_out:
@@ -223,7 +230,8 @@ def _gate(
 ) -> Gate:
     values = values_of_metric(data, metric)
     required = f"at {'most' if values.direction == 'lower' else 'least'} {threshold:g}"
-    if (decision := data.decisions.get(metric)) is not None and decision.verdict in _OF_A_GATE:
+    if (decision := data.decisions.get(metric)) is not None and decision.verdict in ("passed", "failed", "undecided"):
+        # The other verdicts of decisions compare with a baseline.
         verdict, reasons = _by_interval(decision.low, decision.high, threshold, values.direction), list[Note]()
         if verdict != "passed":
             reasons = [Note("decision", metric=metric, decision=decision, required=required)]
@@ -246,12 +254,8 @@ def _gate(
     if not kept:
         return Gate(metric, f"mean {required}", "passed")
     if verdict == "passed":
-        verdict = "undecided" if all(reason.code in _UNDECIDED for reason in kept) else "failed"
+        verdict = "undecided" if {one.code for one in kept} <= {"not-read", "incomplete", "few-scored"} else "failed"
     return Gate.of(metric, f"mean {required}", verdict, kept)
-
-
-_OF_A_GATE = ("passed", "failed", "undecided")  # the other verdicts of decisions compare with a baseline
-_UNDECIDED = ("not-read", "incomplete", "few-scored")
 
 
 def _by_values(
@@ -316,17 +320,6 @@ def _few_scored(metric: str, values: Values) -> Note | None:
         return None
     different = "different " if scored < values.count else ""
     return Note("few-scored", metric=metric, scored=scored, different=different, expected=values.expected, least=least)
-
-
-def _check_numbers(thresholds: Any, limits: Limits) -> None:
-    if not isinstance(thresholds, Mapping):
-        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
-    for name, threshold in thresholds.items():
-        if not isinstance(threshold, int | float) or isnan(threshold):
-            raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
-    for option, share in (("max_failed", limits.failed), ("max_unscored", limits.unscored)):
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise ConfigError(f"{option} must be a share from 0 to 1, got {share!r}")
 
 
 def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:

@@ -22,7 +22,6 @@ from langchain_rageval.data.tables import find_delimiter, next_row, read_lines
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.text.language import page_language
 
-_KIND = "standalone_question"
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
@@ -34,7 +33,7 @@ def standalone_findings(row: Row) -> list[Finding]:
     original question. Equal versions of several metrics are returned once. The list is empty if no judge was asked to
     rewrite the question.
     """
-    found = [finding for score in row.scores.values() for finding in score.findings if finding.kind == _KIND]
+    found = [one for score in row.scores.values() for one in score.findings if one.kind == "standalone_question"]
     return list({(finding.text, finding.verdict): finding for finding in found}.values())
 
 
@@ -86,10 +85,8 @@ def _instruction(metric: str, instruction: str | None) -> dict[str, str]:
 YES = ("yes", "y", "true", "да", "д", "истина", "+")
 NO = ("no", "n", "false", "нет", "н", "ложь", "-")
 
-_COLUMNS = ("id", "question", "answer", "contexts", "references")
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _LONGEST = 32_766  # and an ellipsis: a cell of a spreadsheet has at most 32,767 characters
-_DELIMITERS = (",", ";", "\t")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -137,9 +134,9 @@ class LabelSheet(Sequence[Row]):
         Raises:
             ConfigError: if the delimiter is invalid, or the file exists or cannot be written.
         """
-        if delimiter not in _DELIMITERS:
+        if delimiter not in (",", ";", "\t"):
             raise ConfigError(f"delimiter is ',', ';' or a tab, got {delimiter!r}")
-        names = [*_COLUMNS, *([self.metric] if show_scores else []), "label"]
+        names = ["id", "question", "answer", "contexts", "references", *([self.metric] if show_scores else []), "label"]
         decimal = "," if delimiter == ";" else "."
         written = io.StringIO(newline="")
         writer = csv.writer(written, delimiter=delimiter, lineterminator="\r\n")
@@ -310,9 +307,8 @@ def read_labels(path: Path) -> list[SheetLabel]:
                 f"{path}, line {line}: {cells['label'].strip()!r} is not a label: enter a number, yes or no (да, нет), "
                 "or leave it empty"
             )
-        labels.append(
-            SheetLabel(line, cells["id"].removeprefix("'"), value, cells.get("answer"), cells.get("question"))
-        )
+        own_id = cells["id"].removeprefix("'")
+        labels.append(SheetLabel(line, own_id, value, cells.get("answer"), cells.get("question")))
     if not labels:
         raise ConfigError(f"{path} has no labels: fill in the column 'label'")
     return labels

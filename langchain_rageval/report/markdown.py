@@ -18,6 +18,7 @@ from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.metric_comparison import MetricComparison
+from langchain_rageval.report.pairing import grouped
 from langchain_rageval.report.summary import ROUNDING, Summary, missing_scores, summarise
 from langchain_rageval.report.tables import number_text
 
@@ -26,7 +27,6 @@ _SIGNS = {"error": "⚠️", "failed": "❌", "undecided": "⚠️", "passed": "
 _LONGEST = 400  # characters of a text; GitHub refuses comments of more than 65,536
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~]|^[-+](?=\s)|(?<=^\d)[.)])")
 _REFERENCE = re.compile(r"(?<=[@#!$%&~])(?=\w)")
-_ZERO_WIDTH = "\u200b"
 
 
 def markdown_of(
@@ -48,12 +48,13 @@ def markdown_of(
     reasons = [error] if error else list(dict.fromkeys(gate.reason for gate in gates if gate.reason))
     lines += [*(f"- {_text(reason)}" for reason in reasons), ""] if reasons else []
     if report is not None and len(report.rows):
-        summary = summarise(report.rows)
+        summary, audit = summarise(report.rows), summarise_audit(report.rows)
+        audited = _table(audit.headings, ([_text(name), *cells] for name, *cells in audit.cells())) if audit else ()
         notes = [*missing_scores(report.rows), *report.notes, *(() if comparison is None else comparison.notes)]
         lines += [
             *_metrics(summary, gates, comparison),
             "",
-            *_section("Audit by a strong judge", _audit(report)),
+            *_section("Audit by a strong judge", audited),
             *_section("What to check", _causes(report)),
             *_section("Worst samples", _worst(report, summary)),
             *_section("Notes", (f"- {_text(note)}" for note in notes)),
@@ -76,12 +77,12 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[s
 
 def _metrics(summary: Summary, gates: Sequence[Gate], comparison: Comparison | None) -> Iterator[str]:
     counts = ("scored", "unscored", "failed")
-    required: dict[str, list[str]] = {}
-    for gate in gates:
-        required.setdefault(gate.metric, []).append(f"{_SIGNS[gate.verdict]} {_named(gate)}")
+    required = grouped((gate.metric, f"{_SIGNS[gate.verdict]} {_named(gate)}") for gate in gates)
     rows = []
     for name, metric in summary.items():
         compared = (comparison.get(name) if comparison else None) or MetricComparison(name, metric.direction)
+        by_whom = f"<br>{_text(compared.shown)}" if compared.judge else ""
+        by_whom += f"<br>by people: {compared.corrected}" if compared.corrected is not None else ""
         rows.append(
             [
                 _text(name) + (" ↓" if metric.direction == "lower" else ""),
@@ -89,28 +90,16 @@ def _metrics(summary: Summary, gates: Sequence[Gate], comparison: Comparison | N
                 metric.interval or "–",
                 "<br>".join(required.get(name, ["–"])),
                 number_text(compared.baseline),
-                f"{number_text(compared.difference, '+.3f')} {compared.interval}".rstrip() + _by_whom(compared),
+                f"{number_text(compared.difference, '+.3f')} {compared.interval}".rstrip() + by_whom,
                 *(str(getattr(metric, count)) for count in counts),
             ]
         )
     yield from _table(["metric", "mean", "95% interval", "required", "baseline", "difference", *counts], rows)
 
 
-def _by_whom(compared: MetricComparison) -> str:
-    """Return the verdict with the name of its judge, and what people's labels say, if they are known."""
-    said = f"<br>{_text(compared.shown)}" if compared.judge else ""
-    return f"{said}<br>by people: {compared.corrected}" if compared.corrected is not None else said
-
-
 def _named(gate: Gate) -> str:
     """Return the requirement of a gate, and whether it passed without being shown to hold."""
     return f"{gate.requirement}: inconclusive" if "inconclusive" in gate.codes else gate.requirement
-
-
-def _audit(report: ReportData) -> Iterator[str]:
-    """Yield the means of the strong judge, which decide the gates of audited metrics."""
-    if audit := summarise_audit(report.rows):
-        yield from _table(audit.headings, ([_text(name), *cells] for name, *cells in audit.cells()))
 
 
 def _causes(report: ReportData) -> Iterator[str]:
@@ -145,18 +134,19 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
         yield "</details>"
 
 
-def _short(text: str) -> str:
-    return shortened(printable(text), _LONGEST)
+def _plain(text: str) -> str:
+    """Return a text of limited length that mentions no people and no issues."""
+    return _REFERENCE.sub("\u200b", shortened(printable(text), _LONGEST))
 
 
 def _html(text: str) -> str:
     """Return a text inside HTML: no tags, and no mentions of people or issues."""
-    return html.escape(_REFERENCE.sub(_ZERO_WIDTH, _short(text)))
+    return html.escape(_plain(text))
 
 
 def _text(text: str) -> str:
     """Return a text as Markdown that shows it as it is: no markup, no HTML, no mentions of people or issues."""
-    return _SPECIAL.sub(r"\\\1", html.escape(_REFERENCE.sub(_ZERO_WIDTH, _short(text)), quote=False))
+    return _SPECIAL.sub(r"\\\1", html.escape(_plain(text), quote=False))
 
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

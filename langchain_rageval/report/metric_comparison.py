@@ -149,9 +149,7 @@ class MetricComparison:
         p += f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else ""
         possible = f"; {self.possible_loss}" if self.possible_loss else ""
         line = f"{self.metric} {self.shown}: {self.difference:+.3f} {self.interval}, {p} ({counts}){possible}"
-        if self.corrected is None:
-            return line
-        return f"{line}; people: {self.corrected}"
+        return line if self.corrected is None else f"{line}; people: {self.corrected}"
 
     @property
     def p(self) -> str:
@@ -190,7 +188,6 @@ def compare_metric(
     span = largest_difference(name, (row for pair in pairs for row in pair), numbers)
     result = paired_difference(differences, among, span=span) if differences else None
     sign = 1 if direction == "higher" else -1
-    loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
     return MetricComparison(
         metric=name,
         direction=direction,
@@ -206,7 +203,7 @@ def compare_metric(
         worse=sum(sign * difference < 0 for difference in differences),
         lost=coverage.count(-1.0),
         gained=coverage.count(1.0),
-        largest_loss=loss,
+        largest_loss=largest_loss(differences, among, span=span, sign=sign) if differences else None,
         coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
     )
 
@@ -370,12 +367,10 @@ def moved_verdicts(
     if not shifts:
         return {}
     adjusted = dict(zip(shifts, holm([shift.p_value for shift in shifts.values()]), strict=True))
-    ends: list[list[MetricComparison]] = []
-    for end in ("low", "high"):
-        by = {name: float(getattr(shift, end)) for name, shift in shifts.items()}
-        ends.append(with_verdicts([shifted(one, by.get(one.metric, 0.0)) for one in metrics], margin))
+    ends = {name: shift.low for name, shift in shifts.items()}, {name: shift.high for name, shift in shifts.items()}
+    moved = [with_verdicts([shifted(one, by.get(one.metric, 0.0)) for one in metrics], margin) for by in ends]
     found: dict[str, Collection[Verdict]] = {}
-    for metric, *others in zip(metrics, *ends, strict=True):
+    for metric, *others in zip(metrics, *moved, strict=True):
         is_claim = metric.verdict in ("better", "worse", "no worse")
         verdicts = {one.verdict for one in others} - {metric.verdict}
         if verdicts and (is_claim or adjusted.get(metric.metric, 1.0) < SHIFT_ALPHA):

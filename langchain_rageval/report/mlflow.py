@@ -87,8 +87,7 @@ def _metrics(data: ReportData, prefix: str) -> Iterator[tuple[str, float]]:
             raise ConfigError(f"{names[key]!r} and {name!r} have the same MLflow key {key!r}; give one another name")
         names[key] = name
         for number in (*_NUMBERS, *_COSTS):
-            value = getattr(metric, number)
-            if value is not None:
+            if (value := getattr(metric, number)) is not None:
                 yield f"{prefix}{key}/{number}", float(value)
 
 

@@ -22,7 +22,7 @@ from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison
-from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
+from langchain_rageval.report.diagnosis import NOT_WRONG, REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
 from langchain_rageval.report.files import ReportData, instruments_of, judge_names
 from langchain_rageval.report.gates import Gate
@@ -60,7 +60,6 @@ _MOVED = 5
 _FIRST_LOOKS = 5
 """Number of samples listed as those to look at first."""
 _LONGEST_TITLE = 200
-_NOT_WRONG = ("nothing wrong", "cannot tell")
 
 
 def language_of(language: PageLanguage, rows: Iterable[Row]) -> str:
@@ -205,7 +204,7 @@ class Page:
     @property
     def wrong(self) -> int:
         """Number of samples in which the diagnosis found an error."""
-        return sum(count for cause, count in self.causes.items() if cause not in _NOT_WRONG)
+        return sum(count for cause, count in self.causes.items() if cause not in NOT_WRONG)
 
     @property
     def finished(self) -> str:
@@ -239,12 +238,11 @@ class Page:
                 for name, score in row.scores.items()
                 if score.value is not None and self.summary[name].low is not None
             }
-            cause = self._causes[place]
-            if goodness and (cause not in _NOT_WRONG if self.wrong else not self.causes):
+            cause = self._diagnosis[place].cause
+            if goodness and (cause not in NOT_WRONG if self.wrong else not self.causes):
                 worst = min(goodness, key=lambda name: goodness[name])
-                value = row.scores[worst].value
-                question = _title(row.sample.question)
-                looks.append((fmean(goodness.values()), (place, question, cause, worst, value)))
+                look = (place, _title(row.sample.question), cause, worst, row.scores[worst].value)
+                looks.append((fmean(goodness.values()), look))
         return [look for _, look in nsmallest(_FIRST_LOOKS, looks, key=lambda look: look[0])]
 
     @cached_property
@@ -304,13 +302,9 @@ class Page:
             before = self._before.get(row.index, {})
             for name, score in row.scores.items():
                 if score.value is not None and before.get(name) is not None and score.value != before[name]:
-                    question = _title(row.sample.question)
-                    changes.setdefault(name, []).append((place, question, score.value - before[name]))
+                    change = (place, _title(row.sample.question), score.value - before[name])
+                    changes.setdefault(name, []).append(change)
         return {name: _ends(moves, self.summary[name].direction == "lower") for name, moves in changes.items()}
-
-    @cached_property
-    def _causes(self) -> Sequence[Cause]:
-        return [row.cause for row in self._diagnosis]
 
     @cached_property
     def _diagnosis(self) -> Diagnosis:
@@ -330,7 +324,7 @@ class Page:
             row.sample.id,
             cut(row.sample.question),
             cut(row.sample.answer or ""),
-            self._causes[place] if self.causes else "",
+            self._diagnosis[place].cause if self.causes else "",
             [None if score is None else score.value for score in scores],
             ["" if s is None else "failed" if s.failure else "unscored" if s.unscored else "scored" for s in scores],
             [before.get(name) for name in self.summary] if self.baseline else [],

@@ -78,8 +78,7 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
         translate: function that translates the reason of an unscored sample into the language of the page.
     """
     view: dict[str, Any] = _cut_all(json.loads(row_line(row.model_copy(update={"asked": []}))))
-    questions = standalone_findings(row)
-    if questions:
+    if questions := standalone_findings(row):
         view["standalone"] = [_cut_all(finding.model_dump()) for finding in questions]
     for score in view["scores"].values():
         score["findings"] = [f for f in score["findings"] if f["kind"] != "standalone_question"]
@@ -91,18 +90,15 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
                 finding["text"] = ""  # the page shows the chunk itself
     if row.sample.contexts is not None:
         view["sample"]["contexts"] = [chunks.place_of(text) for text in row.sample.contexts]
-    sources = _sources_of(row.sample)
-    if sources:
+    if sources := _sources_of(row.sample):
         view["sources"] = [None if source is None else cut(source) for source in sources]
         view["sample"]["metadata"].pop(SOURCES, None)
     view["sample"]["metadata"].pop(SPANS, None)
     view["sample"]["metadata"].pop(REFERENCE_SPANS, None)
-    metric = _metric_with_statements(row)
-    if metric:
+    if metric := _metric_with_statements(row):
         view["statements"] = metric
     statements = [f.text for f in row.scores[metric].findings if f.kind == "statement"] if metric else []
-    tree = build_answer_tree(row.sample.answer or "", statements)
-    if tree is not None:
+    if (tree := build_answer_tree(row.sample.answer or "", statements)) is not None:
         view["answer"] = tree
     return view
 
@@ -271,7 +267,8 @@ def _finished(node: Node, marks: dict[int, list[tuple[int, int, list[int]]]]) ->
             children.append(["mark", places, *child.nodes(begin, end)])
             at = end
         children += child.nodes(at)
-    return [node[0], *_joined(children)]
+    groups = groupby(children, key=lambda child: isinstance(child, str))  # texts that follow each other are one text
+    return [node[0], *(one for is_text, own in groups for one in (["".join(own)] if is_text else own))]
 
 
 def _letters(node: Node) -> int:
@@ -279,12 +276,6 @@ def _letters(node: Node) -> int:
     if isinstance(node, list):
         return sum(map(_letters, node[1:]))
     return sum(map(str.isalnum, node.text if isinstance(node, _Block) else node))
-
-
-def _joined(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes with texts that follow each other as one text."""
-    groups = groupby(nodes, key=lambda node: isinstance(node, str))
-    return [node for is_text, own in groups for node in (["".join(own)] if is_text else own)]
 
 
 def _marked_sentences(sentences: Sequence[str], statements: Sequence[str]) -> dict[int, list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
 from langchain_rageval.data.notes import Note
@@ -12,6 +13,8 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData
 
 Pair = tuple[Row, Row]
+Name = TypeVar("Name")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,14 @@ def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
     Several rows with the same id and question are paired in order. A remaining row is paired by question only if the
     question is unique among the remaining rows of both runs.
     """
-    unpaired: dict[str, list[Row]] = {}
-    for row in baseline:
-        unpaired.setdefault(row.sample.id, []).append(row)
+    unpaired = grouped((row.sample.id, row) for row in baseline)
     others: list[Row | None] = []
     for row in candidate:
         rest = unpaired.get(row.sample.id, [])
         place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
         others.append(None if place is None else rest.pop(place))
-    alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
-    alone_there = _by_question(row for rows in unpaired.values() for row in rows)
+    alone_here = grouped((_question(row), row) for row, other in zip(candidate, others, strict=True) if other is None)
+    alone_there = grouped((_question(row), row) for rows in unpaired.values() for row in rows)
     pairs, by_question = [], set[int]()
     for row, other in zip(candidate, others, strict=True):
         question = _question(row)
@@ -59,11 +60,12 @@ def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
     return Pairing(pairs, [row for row in rest if row.sample.id not in known], reworded)
 
 
-def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    by_question: dict[str, list[Row]] = {}
-    for row in rows:
-        by_question.setdefault(_question(row), []).append(row)
-    return by_question
+def grouped(pairs: Iterable[tuple[Name, Item]]) -> dict[Name, list[Item]]:
+    """Return the items of pairs of name and item as lists by name, in order of appearance."""
+    items: dict[Name, list[Item]] = {}
+    for name, item in pairs:
+        items.setdefault(name, []).append(item)
+    return items
 
 
 def _question(row: Row) -> str:
@@ -73,11 +75,7 @@ def _question(row: Row) -> str:
 
 def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
     """Return the scores of each metric, in the order of the rows."""
-    scores: dict[str, list[Score]] = {}
-    for row in rows:
-        for name, score in row.scores.items():
-            scores.setdefault(name, []).append(score)
-    return scores
+    return grouped((name, score) for row in rows for name, score in row.scores.items())
 
 
 def metrics_in_common(
@@ -103,15 +101,13 @@ def metrics_in_common(
     sides = scores_by_metric(candidate.rows if rows is None else rows), scores_by_metric(baseline.rows)
     provenance = candidate.provenance, baseline.provenance
     shared = {name: own[0].direction for name, own in sides[0].items() if name in sides[1]}
-    opposite = [name for name, direction in shared.items() if sides[1][name][0].direction != direction]
-    if opposite:
+    if opposite := [name for name, direction in shared.items() if sides[1][name][0].direction != direction]:
         raise ConfigError(
             f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
         )
     notes = _instrument_notes({name: [side[name] for side in sides] for name in shared}, allowed, provenance)
     alone = [[name for name in side if name not in shared] for side in sides]
-    named = zip(_SIDES, alone, strict=True)
-    notes += [Note(f"only-in-{report}", metrics=names) for report, names in named if names]
+    notes += [Note(f"only-in-{run}", metrics=names) for run, names in zip(_SIDES, alone, strict=True) if names]
     judges = {name: _judges(name, [side[name] for side in sides], provenance) for name in shared}
     return shared, judges, notes, alone[1]
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from langchain_rageval.report.files import ReportData
 
 
-_BINS = 10
-
-
 @dataclass(frozen=True)
 class Histogram:
     """Counts of values in ten bins of equal width.
@@ -52,7 +49,7 @@ class Histogram:
     def of(cls, values: Sequence[float]) -> Histogram:
         """Build the histogram of values; at least one value is required, and all must be finite."""
         low, high = min(0.0, min(values)), max(1.0, max(values))
-        counts, edges = np.histogram(np.asarray(values, dtype=np.float64), bins=_BINS, range=(low, high))
+        counts, edges = np.histogram(np.asarray(values, dtype=np.float64), bins=10, range=(low, high))
         return cls([float(edge) for edge in edges], [int(count) for count in counts])
 
     @property
@@ -184,32 +181,25 @@ def _centre(axes: Axes) -> None:
     hide_frame(axes)
 
 
-_PER_LINE = 3  # panels
-
-
 def draw_evolutions(evolutions: Mapping[str, Comparison]) -> Figure:
     """Return a figure with a panel for each metric, and in the panel a row for each evolution (question type).
 
     A row shows a difference as a point with its 95% interval; see `EvolutionComparison.plot`.
     """
     names = list(next(iter(evolutions.values())))
-    columns = min(_PER_LINE, len(names))
+    columns = min(3, len(names))
     lines = -(-len(names) // columns)
     figure = new_figure(1.8 + 3.4 * columns, lines * (1.1 + 0.55 * len(evolutions)))
     panels = figure.subplots(lines, columns, sharey=True, squeeze=False).ravel()
     for axes, name in zip(panels, names, strict=False):
-        _draw_panel(axes, name, evolutions)
+        lower = next(iter(evolutions.values()))[name].direction == "lower"
+        axes.set_title(single_line(name, 30) + (" ↓" if lower else ""), loc="left", parse_math=False)
+        axes.axvline(0, color=GREY, linewidth=1)
+        for place, comparison in enumerate(evolutions.values()):
+            _draw_difference(axes, place, comparison[name], "{0.difference:+.2f}, {0.clusters} trees", "no pair", GREY)
+        _centre(axes)
+        axes.set_xlabel("evolved minus simple question")
+        label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])
     for axes in panels[len(names) :]:
         axes.set_visible(False)
     return figure
-
-
-def _draw_panel(axes: Axes, name: str, evolutions: Mapping[str, Comparison]) -> None:
-    lower = next(iter(evolutions.values()))[name].direction == "lower"
-    axes.set_title(single_line(name, 30) + (" ↓" if lower else ""), loc="left", parse_math=False)
-    axes.axvline(0, color=GREY, linewidth=1)
-    for place, comparison in enumerate(evolutions.values()):
-        _draw_difference(axes, place, comparison[name], "{0.difference:+.2f}, {0.clusters} trees", "no pair", GREY)
-    _centre(axes)
-    axes.set_xlabel("evolved minus simple question")
-    label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])

@@ -38,7 +38,7 @@ from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_ga
 from langchain_rageval.report.labelling import LabelSheet, pairs_to_label, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import Page, language_of, render_page
-from langchain_rageval.report.pairing import pair_rows
+from langchain_rageval.report.pairing import grouped, pair_rows
 from langchain_rageval.report.people import Corrected, Labels, answer_labels, corrected
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
@@ -97,15 +97,13 @@ class Report(ReportData):
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
         summary = self.summary()
         lines = [self._title(), *map(str, summary.values()), *map(str, self.audit.values())]
-        notes = dict.fromkeys([*self.notes, *summary.notes])
-        lines += [*missing_scores(self.rows), *(f"Note: {note}" for note in notes)]
+        lines += [*missing_scores(self.rows), *(f"Note: {one}" for one in dict.fromkeys([*self.notes, *summary.notes]))]
         return printable_lines("\n".join(lines))
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
         summary, audit = self.summary(), self.audit
-        notes = dict.fromkeys([*self.notes, *summary.notes])
-        below = [*missing_scores(self.rows), *notes]
+        below = [*missing_scores(self.rows), *dict.fromkeys([*self.notes, *summary.notes])]
         table = html_table(self._title(), summary.headings, summary.cells(), below)
         return table + (audit._repr_html_() if audit else "")
 
@@ -271,9 +269,7 @@ class Report(ReportData):
         metric = metric_or_only(self, metric)
         found, units = answer_labels(self.rows, labels), Units((row.sample for row in self.rows), cluster)
         values = [row.scores[metric].value if metric in row.scores else None for row in self.rows]
-        slices: dict[str, list[int]] = {}
-        for place, name in enumerate(slices_of(self.rows, by)):
-            slices.setdefault(name or NONE, []).append(place)
+        slices = grouped((name or NONE, place) for place, name in enumerate(slices_of(self.rows, by)))
         return {
             name: corrected([(found[at], values[at]) for at in places], scale, units.groups(places))
             for name, places in slices.items()

@@ -100,16 +100,14 @@ def join_reports(earlier: Run, later: Run) -> Run:
         later: the later run. The index of a row is the position of the sample in `earlier.rows`, from 0. A later score
             replaces an earlier score of the same metric.
     """
-    added = {row.index: row.scores for row in later.rows}
-    audits = {row.index: row.audit for row in later.rows}
-    asked = {row.index: row.asked for row in later.rows}
+    added = {row.index: (row.scores, row.audit, row.asked) for row in later.rows}
     rows = []
     for number, row in enumerate(earlier.rows):
-        scores = added.get(number, {})
+        scores, audits, asked = added.get(number, ({}, {}, ()))
         kept = {name: score for name, score in row.audit.items() if name not in scores}  # of replaced scores, none
-        audit = {**kept, **audits.get(number, {})}
-        anew = [*(name for name in row.asked if name not in scores), *asked.get(number, [])]
-        rows.append(row.model_copy(update={"scores": {**row.scores, **scores}, "audit": audit, "asked": anew}))
+        anew = [*(name for name in row.asked if name not in scores), *asked]
+        update = {"scores": {**row.scores, **scores}, "audit": {**kept, **audits}, "asked": anew}
+        rows.append(row.model_copy(update=update))
     places = [row.index for row in earlier.rows]
     left_out = {*earlier.left_out, *((places[number], metric) for number, metric in later.left_out)}
     scored = {(row.index, metric) for row in rows for metric in row.scores}

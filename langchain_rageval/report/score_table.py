@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -91,17 +92,13 @@ def read_score_table(path: str | Path) -> list[Row]:
     """
     address = f"{Path(path).absolute().as_uri()}?mode=ro"
     try:
-        connection = sqlite3.connect(address, uri=True)
-        try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
             connection.row_factory = sqlite3.Row
-            lacking = COLUMNS.keys() - _columns_of(connection) - set(_ADDED)
-            if lacking:
+            if COLUMNS.keys() - _columns_of(connection) - set(_ADDED):
                 raise ConfigError(
                     f"{path} has no scores of a SqliteSink; load a file that SqliteSink or Report.to_jsonl wrote"
                 )
             records = connection.execute("SELECT * FROM scores ORDER BY run_id, metric").fetchall()
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read: {error}; load a file that SqliteSink wrote") from None
     rows = [_row(path, list(scores)) for _, scores in groupby(records, key=lambda record: record["run_id"])]

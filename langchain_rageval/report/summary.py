@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from statistics import fmean
@@ -296,7 +296,9 @@ class Tally:
         bounds = value_range(self._range, values)
         low = high = None
         if bounds is not None and values:
-            low, high = scaled_interval(values, bounds, groups)
+            lowest, width = bounds[0], bounds[1] - bounds[0]
+            shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
+            low, high = (lowest + width * end for end in bounded_mean_interval(shares, clusters=groups))
         return MetricSummary(
             metric=self._name,
             aspect=self._first.aspect,
@@ -334,17 +336,3 @@ def value_range(declared: Range | None, values: Collection[float]) -> tuple[floa
 
 ROUNDING = 1e-9
 """By how much rounding may move a value out of its range, and two equal values apart."""
-
-
-def scaled_interval(
-    values: Sequence[float], bounds: tuple[float, float], groups: Sequence[Hashable] | None
-) -> tuple[float, float]:
-    """Return the 95% confidence interval (low, high) of the mean of values; see `bounded_mean_interval`.
-
-    `bounds` are the lowest and the highest possible value. `groups` names the cluster of each value; None if all values
-    are independent.
-    """
-    lowest, width = bounds[0], bounds[1] - bounds[0]
-    shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
-    low, high = bounded_mean_interval(shares, clusters=groups)
-    return lowest + width * low, lowest + width * high

@@ -14,7 +14,7 @@ from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
 from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
-from langchain_rageval.report.pairing import metrics_in_common
+from langchain_rageval.report.pairing import grouped, metrics_in_common
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
 from langchain_rageval.report.units import NONE, By, Units, slices_of
@@ -120,10 +120,7 @@ def _time_of(since: datetime | str) -> datetime:
 
 
 def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
-    periods: dict[str, list[Row]] = {}
-    for row in rows:
-        name = f"{row.time:{_FORMS[by]}}" if by in _FORMS else row.tags.get(by, NONE)
-        periods.setdefault(name, []).append(row)
+    periods = grouped((f"{row.time:{_FORMS[by]}}" if by in _FORMS else row.tags.get(by, NONE), row) for row in rows)
     if periods.keys() == {NONE}:
         tags = sorted({tag for row in rows for tag in row.tags})
         raise ConfigError(f"by is day, week or the name of a tag, got {by!r}; the tags are {list_choices(by, tags)}")
@@ -146,16 +143,14 @@ def _alarms(
         if score and watched and (alarm := _alarm(score, watched, its, margin, error, len(metrics))):
             alarms[name] = alarm
         if len(watched) < len(own):
-            note = Note("rows-of-small-slices", metric=name, count=len(own) - len(watched), least=_LEAST_BASELINE)
-            notes.append(note)
+            left = len(own) - len(watched)
+            notes.append(Note("rows-of-small-slices", metric=name, count=left, least=_LEAST_BASELINE))
     return alarms, notes
 
 
 def _by_slice(scored: Iterable[Scored], least: int = 0) -> dict[str | None, list[float]]:
     """Return the values of each slice that has at least `least` values."""
-    slices: dict[str | None, list[float]] = {}
-    for _, value, part in scored:
-        slices.setdefault(part, []).append(value)
+    slices = grouped((part, value) for _, value, part in scored)
     return {part: values for part, values in slices.items() if len(values) >= least}
 
 
@@ -225,17 +220,16 @@ def _starts(names: Sequence[Hashable]) -> list[int]:
 
 
 def _scored(metric: str, rows: Sequence[Row], adjust: By | None) -> list[Scored]:
-    """Return each row that has a value of the metric, with the value and the slice; one row for each unit of a day."""
+    """Return each row that has a value of the metric, with the value and the slice.
+
+    The samples of a unit on one day in a slice have one entry: the last row with the mean of the values.
+    """
     slices = zip(rows, slices_of(rows, adjust), strict=True)
-    scored = ((row, row.scores[metric].value, part) for row, part in slices if metric in row.scores)
-    return _one_per_unit([(row, value, part) for row, value, part in scored if value is not None])
-
-
-def _one_per_unit(scored: Sequence[Scored]) -> list[Scored]:
-    """Return one entry for the samples of a unit on one day in a slice: the last row with the mean of the values."""
+    found = ((row, row.scores[metric].value, part) for row, part in slices if metric in row.scores)
+    scored = [(row, value, part) for row, value, part in found if value is not None]
     groups = Units(row.sample for row, _, _ in scored).groups()
     if groups is None:
-        return list(scored)
+        return scored
     entries: dict[Hashable, tuple[Row, list[float], str | None]] = {}
     for (row, value, part), group in zip(scored, groups, strict=True):
         key = (group, part, _day(row))

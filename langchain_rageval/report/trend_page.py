@@ -139,7 +139,11 @@ class Trend(Analysis[Summary]):
         Raises:
             ConfigError: if jinja2 is not installed, or the language is invalid.
         """
-        write_trend_page(self, path, language=language)
+        worst = {period: _worst(rows, self.metrics) for period, rows in reversed([*self.rows.items()])}
+        rows = [row for found in worst.values() for row in found]
+        names, chosen = list(self.periods), language_of(language, rows)
+        places = [names.index(period) for period, found in worst.items() for _ in found]
+        render_page(path, TrendPage(ReportData(rows), chosen, period_names=names, period_places=places, trend=self))
 
     def check(self) -> None:
         """Raise an error if a metric has drifted, which means that it has an alarm in `alarms`.
@@ -293,24 +297,13 @@ def _labels(places: Mapping[str, float]) -> list[tuple[float, str, str, bool]]:
         period, x = min(places.items(), key=lambda item: abs(item[1] - target))
         if labels and x - labels[-1][0] < _LABEL_DISTANCE:
             continue
-        text = shortened(period, _LONGEST_LABEL)
         anchor = "end" if x > 85 else "start" if x < 20 else "middle"
-        labels.append((x, text, anchor, number % 2 == 1))
+        labels.append((x, shortened(period, _LONGEST_LABEL), anchor, number % 2 == 1))
     return labels
 
 
 _WORST = 10
 """Number of samples listed for each period and metric."""
-
-
-def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) -> None:
-    """Write the HTML page of a trend; see `Trend.to_html`."""
-    worst = {period: _worst(rows, trend.metrics) for period, rows in reversed([*trend.rows.items()])}
-    rows = [row for found in worst.values() for row in found]
-    names = list(trend.periods)
-    places = [names.index(period) for period, found in worst.items() for _ in found]
-    data, chosen = ReportData(rows), language_of(language, rows)
-    render_page(path, TrendPage(data, chosen, period_names=names, period_places=places, trend=trend))
 
 
 @dataclass(frozen=True)

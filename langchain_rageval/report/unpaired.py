@@ -225,7 +225,6 @@ def _compare(
     if not strata:
         return base
     found = unpaired_difference(strata, shift=by / width)
-    worst = width * (found.high if direction == "lower" else -found.low)
     return replace(
         base,
         mean=low + width * found.candidate,
@@ -234,7 +233,7 @@ def _compare(
         low=width * found.low,
         high=width * found.high,
         p_unadjusted=found.p_value,
-        largest_loss=max(0.0, worst),
+        largest_loss=max(0.0, width * (found.high if direction == "lower" else -found.low)),
     )
 
 
@@ -285,6 +284,6 @@ def _mix_notes(candidate: Sequence[Row], baseline: Sequence[Row], reweight: By |
     shifts = mix_shifts(candidate, baseline)
     if not shifts:
         return []
-    listed = [shift.note for shift in shifts]
     by = next((shift.by for shift in shifts if shift.by == "language" or shift.by.startswith("metadata.")), None)
-    return [Note("questions-differ-by" if by else "questions-differ", shifts=listed, by=by or "")]
+    code = "questions-differ-by" if by else "questions-differ"
+    return [Note(code, shifts=[shift.note for shift in shifts], by=by or "")]
