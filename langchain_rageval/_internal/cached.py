@@ -37,7 +37,6 @@ class PerProcess(Generic[T]):
         return self._values[process] if process in self._values else self._values.setdefault(process, self._create())
 
 
-_MAX_SIZE = 256
 _MISSING = object()
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -70,7 +69,7 @@ def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
     all its threads at once. The cache is meant for computations of milliseconds. It holds 256 keys; for more, the
     result that was not used for the longest time is dropped.
     """
-    cached = functools.lru_cache(_MAX_SIZE)(function)
+    cached = functools.lru_cache(256)(function)
     lock = PerProcess(threading.RLock)  # reentrant: the computation of one key may need another
 
     @functools.wraps(function)

@@ -177,10 +177,8 @@ class _Describer:
             case Description():
                 return value
             case enum.Enum():
-                return {
-                    "enum": f"{qualified_name(type(value))}.{value.name}",
-                    "value": self.described(value.value, place),
-                }
+                name = f"{qualified_name(type(value))}.{value.name}"
+                return {"enum": name, "value": self.described(value.value, place)}
             case _ if isinstance(value, _SCALARS):
                 return _scalar(value)
             case Mapping():
@@ -259,11 +257,8 @@ class _Describer:
             raise NotDescribable(
                 f"{place or 'the object'} is a client of HTTP, {qualified_name(kind)}, which is not read"
             )
-        if hasattr(value, "dtype") and hasattr(value, "shape"):
-            return self._array(value, place)
-        return self._stateful(value, place)
-
-    def _array(self, value: Any, place: str) -> Any:
+        if not (hasattr(value, "dtype") and hasattr(value, "shape")):
+            return self._stateful(value, place)
         try:
             array = np.asarray(value)
         except Exception as error:

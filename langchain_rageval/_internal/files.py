@@ -40,7 +40,6 @@ def leaves_folder(path: Path, folder: Path) -> bool:
 
 
 BUSY_SECONDS = 60.0  # another process may hold the file for a moment
-_RETRY_SECONDS = 0.02
 
 
 @dataclass(eq=False)
@@ -142,4 +141,4 @@ class SqliteFile:
                 is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
                 if not is_locked or time.monotonic() > deadline:
                     raise
-            time.sleep(_RETRY_SECONDS)
+            time.sleep(0.02)

@@ -98,11 +98,8 @@ def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def has_hidden_state(kind: type) -> bool:
     """Return True if instances of a class hold more state than their attributes, as types written in C do."""
-    own = (
-        len({*_slot_names(kind)} - {"__dict__", "__weakref__"})
-        + (kind.__dictoffset__ > 0)
-        + (kind.__weakrefoffset__ > 0)
-    )
+    slots = {*_slot_names(kind)} - {"__dict__", "__weakref__"}
+    own = len(slots) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     return kind is object or kind.__basicsize__ > object.__basicsize__ + own * _POINTER
 
 

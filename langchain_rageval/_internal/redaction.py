@@ -417,19 +417,15 @@ def _searched_parts(value: Any) -> Iterator[tuple[Any, Any]]:
         case (str() | bytes() as name, *_, str() | bytes() as part) if isinstance(value, tuple) and len(value) < 4:
             yield name, part
             yield from attributes(value)
-        case FunctionType():
-            yield from _parts_of_function(value)
+        case FunctionType():  # its closure and defaults, and the constants and globals of a function of the user
+            parts, code = list(named_parts(value)), value.__code__
+            package = (value.__module__ or "").partition(".")[0]
+            is_installed = package in {__name__.partition(".")[0], *sys.stdlib_module_names}
+            if not (is_installed or "site-packages" in code.co_filename):
+                parts += named_globals(value)
+                parts += (("", constant) for constant in code.co_consts if isinstance(constant, str | bytes))
+            for name, part in parts:
+                is_text = isinstance(part, str | bytes | list)
+                yield ("kwargs", part) if is_text and not is_private_name(name) else (name, part)
         case _:
             yield from named_parts(value)
-
-
-def _parts_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the closure and the defaults, and for a function of the user its constants and globals."""
-    parts = list(named_parts(function))
-    package = (function.__module__ or "").partition(".")[0]
-    is_installed = package in {__name__.partition(".")[0], *sys.stdlib_module_names}
-    if not (is_installed or "site-packages" in function.__code__.co_filename):
-        parts += named_globals(function)
-        parts += (("", constant) for constant in function.__code__.co_consts if isinstance(constant, str | bytes))
-    for name, part in parts:
-        yield (name, part) if is_private_name(name) or not isinstance(part, str | bytes | list) else ("kwargs", part)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from langchain_rageval._internal.page import shortened
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import reaches
@@ -21,7 +22,6 @@ _WORST_FIRST = (
     *("contradicted", "ignored", "asked again", "unmet", "FP", "extra", "no", "absent", "FN", "not found"),
     *("not useful", "not needed"),
 )
-_MOST_CHARACTERS = 100
 
 
 def assert_scores(
@@ -121,5 +121,4 @@ def _format_finding(finding: Finding) -> str:
 
 def _shorten(text: str) -> str:
     """Return a text in quotation marks, on one line, cut to 100 characters."""
-    line = " ".join(text.split())
-    return f"«{line if len(line) <= _MOST_CHARACTERS else line[:_MOST_CHARACTERS] + '…'}»"
+    return f"«{shortened(' '.join(text.split()), 100)}»"

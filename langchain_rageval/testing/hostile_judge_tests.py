@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -56,7 +56,6 @@ _HANG_SECONDS = 60.0  # of a run with a judge that hangs
 _TIMEOUT = 0.05  # of a call to that judge
 _MARKER = "case 0"  # in each text of the first variant of a sample
 _OTHER = "another_metric"
-_LARGEST_SCORE = 100_000  # characters
 _CRASHES = (AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ZeroDivisionError)
 _NAMES_OF_CRASHES = {error.__name__ for error in (*_CRASHES, IndexError, KeyError, UnboundLocalError)}
 _CHECK_THE_REPLY = "read replies with a Step or StrictJsonOutputParser, and let their errors pass"
@@ -153,7 +152,7 @@ class HostileJudgeTests:
         _assert_none(battery.problems_of(outcome, judge))
         for score in outcome.scores:
             size = len(score.model_dump_json())
-            assert size <= _LARGEST_SCORE, f"{score.metric} has {size:,} characters: cut the texts that a score quotes"
+            assert size <= 100_000, f"{score.metric} has {size:,} characters: cut the texts that a score quotes"
 
     @pytest.mark.parametrize("entry_point", _RUNS)
     @pytest.mark.parametrize("behaviour", ["500 to every call", "prose", "missing item"])
@@ -238,17 +237,6 @@ class _Outcome:
     scores: list[Score]
     report: Report | None = None
     error: BaseException | None = None
-
-    @classmethod
-    def of(cls, future: Future[Any]) -> _Outcome:
-        """Return the outcome of a finished run."""
-        error = future.exception()
-        if error is not None:
-            return cls([], error=error)
-        result = future.result()
-        if not isinstance(result, Report):
-            return cls(list(scores_by_name(result).values()))
-        return cls([score for row in result.rows for score in row.scores.values()], result)
 
     @property
     def rows(self) -> list[Row]:
@@ -371,7 +359,12 @@ def _run(entry_point: str, metric: Any, samples: list[Any], judge: HostileJudge,
         f"{entry_point} did not end within {seconds:g} s: limit the attempts, and call the judge in a Step, or in "
         "Step.from_chain, to which the timeout of the run applies"
     )
-    return _Outcome.of(future)
+    if (error := future.exception()) is not None:
+        return _Outcome([], error=error)
+    result = future.result()
+    if not isinstance(result, Report):
+        return _Outcome(list(scores_by_name(result).values()))
+    return _Outcome([score for row in result.rows for score in row.scores.values()], result)
 
 
 def _problems_of_error(error: BaseException, judge: HostileJudge) -> Iterator[str]:

@@ -65,11 +65,9 @@ def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[s
             changed[name] = f"{original[name]} {text}"
     if original.get("references"):
         changed["references"] = [f"{reference} {text}" for reference in original["references"]]
-    for name, ids in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
+    for name in ("contexts", "context_ids", "reference_contexts", "reference_context_ids"):
         if original.get(name) is not None:
             changed[name] = [*original[name], text]
-        if original.get(ids) is not None:
-            changed[ids] = [*original[ids], text]
     if original.get("relevance") is not None:
         changed["relevance"] = {**original["relevance"], text: 1.0}
     return {**original, **changed}

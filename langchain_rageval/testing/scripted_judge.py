@@ -122,17 +122,14 @@ class ScriptedJudge(BaseChatModel):
                 self._left.extend(reply for reply in self.replies if _fits(reply, request.schema))
             at = next((n for n, reply in enumerate(self._left) if _fits(reply, request.schema)), None)
             if at is None:
-                raise AssertionError(self._no_reply_message(request))
+                fitting = sum(_fits(reply, request.schema) for reply in self.replies)
+                left = ", ".join(type(reply).__name__ for reply in self._left) or "none"
+                answer = request.schema or "a reply"
+                raise AssertionError(
+                    f"{request.step} requests {answer}, but no unused reply fits: {fitting} of the scripted replies "
+                    f"fit, unused are {left}. Add {answer}(...) or pass repeat=True"
+                )
             return self._left.pop(at)
-
-    def _no_reply_message(self, request: ScriptedRequest) -> str:
-        fitting = sum(_fits(reply, request.schema) for reply in self.replies)
-        left = ", ".join(type(reply).__name__ for reply in self._left) or "none"
-        answer = request.schema or "a reply"
-        return (
-            f"{request.step} requests {answer}, but no unused reply fits: {fitting} of the scripted replies fit, "
-            f"unused are {left}. Add {answer}(...) or pass repeat=True"
-        )
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         request = ScriptedRequest(messages)

@@ -28,7 +28,6 @@ _Clusters = Sequence[Hashable] | None
 
 _TOLERANCE = 1e-9  # for rounding errors
 _NAMES = {"accuracy", "exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "auc"}
-_RANKED = ("spearman", "kendall", "pearson")
 _NO_GRADES = "scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and highest grade"
 
 
@@ -128,7 +127,15 @@ def agreement(
         ConfigError: if lengths differ, a value does not fit its kind or scale, an option is out of range, or scores and
             labels have no id in common.
     """
-    _check(kind, threshold, scale, raw_grades)
+    check_choice("kind", kind, get_args(LabelKind))
+    if not isfinite(threshold):
+        raise ConfigError(f"threshold is a number, got {threshold!r}")
+    if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):
+        raise ConfigError(f"scale is the least and the greatest of ordinal grades, such as (0, 3), got {scale!r}")
+    if raw_grades and scale is None:
+        raise ConfigError(
+            "raw_grades needs the scale of the grades: pass scale=(0, 3) with the lowest and highest grade"
+        )
     if not isinstance(scores, Mapping):
         scores = list(scores)
     score_values, label_values, notes = _align(scores, labels)
@@ -178,18 +185,6 @@ def rating_value(rating: Any) -> float | None:
     if not isfinite(value):
         raise ConfigError(f"scores and labels are finite numbers, got {value!r}")
     return value
-
-
-def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None, raw_grades: bool) -> None:
-    check_choice("kind", kind, get_args(LabelKind))
-    if not isfinite(threshold):
-        raise ConfigError(f"threshold is a number, got {threshold!r}")
-    if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):
-        raise ConfigError(f"scale is the least and the greatest of ordinal grades, such as (0, 3), got {scale!r}")
-    if raw_grades and scale is None:
-        raise ConfigError(
-            "raw_grades needs the scale of the grades: pass scale=(0, 3) with the lowest and highest grade"
-        )
 
 
 def _to_scale(scores: list[float], labels: list[float], scale: tuple[float, float], raw_grades: bool) -> list[float]:
@@ -260,7 +255,7 @@ def _ordinal(
     else:
         names = ("exact", "within_one", "kappa", "weighted_kappa", "krippendorff")
         graded = dict.fromkeys(names, Estimate(None, reason=_NO_GRADES))
-    return graded | estimates(scores, labels, _RANKED, clusters=clusters)
+    return graded | estimates(scores, labels, ("spearman", "kendall", "pearson"), clusters=clusters)
 
 
 def _pairwise(scores: list[float], labels: list[float], _: float, __: Any, clusters: _Clusters) -> dict[str, Estimate]:
@@ -300,7 +295,6 @@ def _check_values(values: list[float], allowed: tuple[int, ...], expected: str, 
 
 
 PairOutcome = Literal["win", "tie", "loss", "unscored"]
-_POINTS: dict[PairOutcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -351,8 +345,7 @@ class PairwiseAgreement(Shown):
 
     def __repr__(self) -> str:
         """Return the result as text: a line with the agreement and the counts, and the notes."""
-        lines = [f"{self.metric}: {', '.join(self.cells()[0])}", *(f"Note: {note}" for note in self.notes)]
-        return "\n".join(lines)
+        return "\n".join([f"{self.metric}: {', '.join(self.cells()[0])}", *(f"Note: {note}" for note in self.notes)])
 
 
 def pairwise_agreement(
@@ -380,28 +373,17 @@ def pairwise_agreement(
     if not samples:
         raise ConfigError("pairwise_agreement takes at least one pair of a better and a worse sample, got none")
     report = evaluate(samples, metric, **fill_defaults(pairwise_agreement, options, EVALUATE_DEFAULTS))
-    return _count_outcomes(name, samples, report)
-
-
-def _parse_pair(place: int, pair: Any) -> list[Sample]:
-    """Return the better and the worse sample of a pair, with distinct ids."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ConfigError(f"pair {place}: expected a better and a worse sample, got {type(pair).__name__}")
-    sides = zip(("better", "worse"), map(Sample.parse, pair), strict=True)
-    return [sample.model_copy(update={"id": f"{place}.{side}@{sample.id}"}) for side, sample in sides]
-
-
-def _count_outcomes(metric: str, samples: Sequence[Sample], report: Report) -> PairwiseAgreement:
     scores = {row.index: score for row in report.rows for score in row.scores.values()}
     outcomes = [_outcome(scores.get(place), scores.get(place + 1)) for place in range(0, len(samples), 2)]
     notes = [
-        f"{samples[place].id} has no value: {scores[place].comment if place in scores else 'it was left out'}"
-        for place in range(len(samples))
+        f"{sample.id} has no value: {scores[place].comment if place in scores else 'it was left out'}"
+        for place, sample in enumerate(samples)
         if place not in scores or scores[place].value is None
     ]
-    agreed = share([_POINTS[outcome] for outcome in outcomes if outcome != "unscored"])
+    points = {"win": 1.0, "tie": 0.5, "loss": 0.0}
+    agreed = share([points[outcome] for outcome in outcomes if outcome != "unscored"])
     return PairwiseAgreement(
-        metric,
+        name,
         wins=outcomes.count("win"),
         ties=outcomes.count("tie"),
         losses=outcomes.count("loss"),
@@ -413,6 +395,14 @@ def _count_outcomes(metric: str, samples: Sequence[Sample], report: Report) -> P
         notes=[*report.notes, *notes],
         report=report,
     )
+
+
+def _parse_pair(place: int, pair: Any) -> list[Sample]:
+    """Return the better and the worse sample of a pair, with distinct ids."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ConfigError(f"pair {place}: expected a better and a worse sample, got {type(pair).__name__}")
+    sides = zip(("better", "worse"), map(Sample.parse, pair), strict=True)
+    return [sample.model_copy(update={"id": f"{place}.{side}@{sample.id}"}) for side, sample in sides]
 
 
 def _outcome(better: Score | None, worse: Score | None) -> PairOutcome:

@@ -24,8 +24,6 @@ from langchain_rageval.text.sentences import split_sentences
 
 Variants = dict[str, Sample]
 
-_READS = ("answer", "contexts")
-
 
 class Degrade(Driven[Any, Variants]):
     """Runnable that returns worse variants of a sample, by name of the variant; build it with `degrade(writer)`."""
@@ -46,7 +44,10 @@ class Degrade(Driven[Any, Variants]):
         The writer (the model passed to `degrade`) makes the two worse answers in two calls. The irrelevant sentences
         of "padded" are drawn from the texts in `related`; if these have none, the writer makes them in a third call.
         """
-        sample = _parse_complete(state)
+        sample = Sample.parse(state)
+        for field in ("answer", "contexts"):
+            if not getattr(sample, field):
+                raise SampleError(f"degrade reads answer and contexts; sample {sample.id!r} lacks {field}", field)
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
@@ -107,14 +108,6 @@ def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
         related=tuple(texts),
         name="degrade",
     )
-
-
-def _parse_complete(input: Any) -> Sample:
-    sample = Sample.parse(input)
-    for field in _READS:
-        if not getattr(sample, field):
-            raise SampleError(f"degrade reads answer and contexts; sample {sample.id!r} lacks {field}", field)
-    return sample
 
 
 def _variant(sample: Sample, name: str, **changes: Any) -> Sample:

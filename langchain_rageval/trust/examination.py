@@ -98,10 +98,6 @@ FACTS, NO_FACTS = "facts", "no facts"
 EMBEDDING_STEP = "measure_similarity"
 """Name of the step that uses embeddings instead of the judge."""
 
-_QUESTIONS = 3
-_RELEVANCE_SCALE = (0, 4)
-"""Scale of `llm_grader`."""
-
 
 @dataclass(frozen=True)
 class CitedVerdict:
@@ -201,13 +197,11 @@ def _verdicts_on_terms(terms: Sequence[str], texts: Sequence[str], verdicts: tup
 
 def _listed_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:
     """Return for each term, such as "facts: dog + two", whether a listed entry of that list holds it."""
-    lists = [term.partition(": ") for term in item.terms]
-    return [
-        _verdicts_on_terms(
-            [term], [fact.text for fact in getattr(state["turn_facts"], name)], ("listed", "not listed")
-        )[0]
-        for name, _, term in lists
-    ]
+    verdicts: list[CitedVerdict] = []
+    for name, _, term in (entry.partition(": ") for entry in item.terms):
+        texts = [fact.text for fact in getattr(state["turn_facts"], name)]
+        verdicts += _verdicts_on_terms([term], texts, ("listed", "not listed"))
+    return verdicts
 
 
 def _classification_verdicts(state: State, _item: LabelledItem) -> list[CitedVerdict]:
@@ -269,13 +263,10 @@ def _prompt_examination(
         return _Prompt(prompt=prompt, judge=judge, answer=ANSWER_SCHEMAS[prompt], **sent)
 
     def read_criteria(state: State, _item: LabelledItem) -> list[CitedVerdict]:
-        return [_reply_verdict(getattr(state["reply"], name)) for name in CRITERIA[prompt]]
+        values = (getattr(state["reply"], name) for name in CRITERIA[prompt])
+        return [CitedVerdict(("no", "yes")[value] if isinstance(value, bool) else str(value)) for value in values]
 
     return Examination(build, read_verdicts or read_criteria, **options)
-
-
-def _reply_verdict(value: bool | int) -> CitedVerdict:
-    return CitedVerdict({True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value))
 
 
 def _passages(item: LabelledItem) -> list[dict[str, Any]]:
@@ -318,7 +309,7 @@ EXAMINATIONS: Mapping[str, Examination] = {
     ),
     "select_sentences": Examination(_of(select_sentences), _sentence_verdicts, reverse=True, padded=True),
     "regenerate_questions": Examination(
-        _of(regenerate_questions, count=_QUESTIONS),
+        _of(regenerate_questions, count=3),
         lambda state, _: [CitedVerdict("evasive" if state["evasive"] else "answers")],
     ),
     "critique_aspect": Examination(_critique_aspect, _found("aspect_verdict", "aspect")),
@@ -329,7 +320,8 @@ EXAMINATIONS: Mapping[str, Examination] = {
         _of(find_entities), _found("entity_verdicts", "entity"), lambda item: {"reference_entities": list(item.terms)}
     ),
     "grade_relevance": Examination(
-        _of(grade_relevance, scale=_RELEVANCE_SCALE, pointwise=False), _found("grades", "context")
+        _of(grade_relevance, scale=(0, 4), pointwise=False),  # the scale of `llm_grader`
+        _found("grades", "context"),
     ),
     "grade_rubric": Examination(
         lambda judge, _: grade_rubric(judge, default_criteria(), DEFAULT_SCALE, with_examples=True, replaceable=True),

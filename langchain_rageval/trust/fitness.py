@@ -84,7 +84,10 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
         *_assess_lead(step.lead, step.verdicts, step.hard if step.hard.of else step.right),
     ]
     if citations:  # they justify a verdict; more sentences may do so than the label names
-        found += _assess("relevant citations", citations.precision, 0.7, 0.5, _first_chunk_bias(citations))
+        first, due = citations.first, citations.due_first
+        is_biased = first.low is not None and first.low > due
+        bias = f": {first.value:.0%} are of the first chunk, {due:.0%} would be right" if is_biased else ""
+        found += _assess("relevant citations", citations.precision, 0.7, 0.5, bias)
         found += _assess("right verdicts with a relevant citation", citations.recall, 0.7, 0.5)
     questions = step.answered.of + step.lost
     if step.lost > _MOST_LOST * questions:
@@ -146,13 +149,6 @@ def _assess_lead(
             yield "unfit", f"{constant}no better on hard items than {BASELINES[name]}"
         elif low <= 0:
             yield "cannot tell", f"perhaps no better on hard items than {BASELINES[name]}"
-
-
-def _first_chunk_bias(citations: Citations) -> str:
-    first = citations.first
-    if first.low is None or first.low <= citations.due_first:
-        return ""
-    return f": {first.value:.0%} are of the first chunk, {citations.due_first:.0%} would be right"
 
 
 def step_statistics(step: str, results: Sequence[ProbeResult], hits: Hits, usage: Usage) -> StepQualification:

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval._internal.files import load_yaml
@@ -124,14 +124,10 @@ def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
 
 def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
     first = model.first if isinstance(model, RunnableSequence) else model
-    if all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
-        return _messages(sheet)
-    value = input_builder(model, ("contexts", "context"))(sheet.question, sheet.history)
-    contexts = sheet.contexts or []
-    return {**value, "contexts": contexts, "context": "\n\n".join(contexts)} if isinstance(value, dict) else value
-
-
-def _messages(sheet: Sample) -> list[BaseMessage]:
+    if not all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
+        value = input_builder(model, ("contexts", "context"))(sheet.question, sheet.history)
+        contexts = sheet.contexts or []
+        return {**value, "contexts": contexts, "context": "\n\n".join(contexts)} if isinstance(value, dict) else value
     texts = _prompt_texts().get(detect_language(sheet.question)) or _prompt_texts()["en"]
     question = f"{texts['question']} {sheet.question}"
     if sheet.contexts is None:
@@ -262,9 +258,11 @@ def standing_cells(standing: Standing) -> tuple[str, ...]:
     s, count = standing, standing.scored + standing.unscored + standing.failed
     interval = interval_text(s.low, s.high) or "–"
     answers = str(count) if s.scored == count else f"{s.scored} of {count}"
-    difference = number_text(s.difference, "+.3f")
-    difference = f"{difference} {interval_text(s.difference_low, s.difference_high, '+.3f')}".rstrip()
-    return (str(s.place), s.model, number_text(s.mean), interval, answers, difference, _p(s))
+    difference = f"{number_text(s.difference, '+.3f')} {interval_text(s.difference_low, s.difference_high, '+.3f')}"
+    p = "too few pairs" if s.pairs else "–"
+    if s.p_value is not None:
+        p = f"{p_text(s.p_value)}, tied" if s.tied else p_text(s.p_value)
+    return (str(s.place), s.model, number_text(s.mean), interval, answers, difference.rstrip(), p)
 
 
 def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Leaderboard:
@@ -348,9 +346,3 @@ def raw_grades(row: Row, metric: str) -> dict[str, int]:
     score = row.scores.get(metric)
     findings = [finding for finding in score.findings if finding.kind == "criterion"] if score else []
     return {f.text: int(f.verdict) for f in findings if f.verdict.removeprefix("-").isdecimal()}
-
-
-def _p(standing: Standing) -> str:
-    if standing.p_value is None:
-        return "too few pairs" if standing.pairs else "–"
-    return f"{p_text(standing.p_value)}, tied" if standing.tied else p_text(standing.p_value)

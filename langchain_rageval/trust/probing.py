@@ -110,11 +110,7 @@ def _stated_window(model: Any) -> int | None:
         except Exception:  # the server has no list of models, or refuses it: the window remains unknown
             return None
         stated = next((one for one in models if one.get("id") == name), models[0] if len(models) == 1 else {})
-        return _window_in(stated)
+        parts = [stated, *(part for part in stated.values() if isinstance(part, Mapping))]
+        numbers = (part.get(name) for name in _WINDOWS for part in parts)
+        return next((number for number in numbers if isinstance(number, int) and number > 0), None)
     return None
-
-
-def _window_in(stated: Mapping[str, Any]) -> int | None:
-    parts = [stated, *(part for part in stated.values() if isinstance(part, Mapping))]
-    numbers = (part.get(name) for name in _WINDOWS for part in parts)
-    return next((number for number in numbers if isinstance(number, int) and number > 0), None)

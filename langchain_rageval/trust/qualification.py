@@ -309,7 +309,6 @@ class Qualification:
         save_json(path, self.to_dict())
 
 
-_REQUIREMENT = "an examined judge"
 LEAST_AGREEMENT = 0.4
 """Least kappa, weighted kappa or rank correlation of a judge that is fit by its agreement with people."""
 
@@ -404,7 +403,7 @@ def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path, na
             facts = {"path": quote(str(path)), "date": examined.date if examined else "–", "named": named}
             judge = ", ".join(dict.fromkeys(name for one in instruments for name in one.judges))
             notes = [Note(code, metric=metric, judge=judge, **facts)] if code else []
-            gates.append(Gate.of(metric, _REQUIREMENT, "undecided" if code else "passed", notes))
+            gates.append(Gate.of(metric, "an examined judge", "undecided" if code else "passed", notes))
     return gates
 
 

@@ -76,7 +76,6 @@ class LayoutComparison(Shown, dict[Layout, Qualification]):
 Items = str | Path | Iterable[Mapping[str, Any] | LabelledItem]
 """Labelled items: a file, or records in the form that the README of the packaged items describes."""
 
-_WORKERS_PER_SLOT = 2  # workers that wait for a retry hold no slot
 _PUBLIC_TEXTS = "The texts are public and old: a model may have read them, with their labels."
 
 
@@ -153,7 +152,15 @@ def qualify_judge(
         TypeError: if an option does not exist.
     """
     settings = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
-    _check_options(embeddings, repeats, layouts)
+    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+        raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
+    if not isinstance(embeddings, Embeddings | None):
+        raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
+    if layouts is not None:
+        known = get_args(Layout)
+        is_list = isinstance(layouts, Sequence) and not isinstance(layouts, str)
+        if not is_list or not layouts or any(layout not in known for layout in layouts):
+            raise ConfigError(f"layouts must be a list of {', '.join(known)}, got {layouts!r}")
     chosen, notes = _chosen_items(items, language, quick)
     chosen = [item for item in chosen if item.step != EMBEDDING_STEP or embeddings is not None]
     examined = Judge.of(judge)
@@ -219,7 +226,8 @@ def _qualify(
                 display.advance(result.failure is not None)
             return result
 
-        results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
+        workers = 2 * settings["max_concurrency"]  # those that wait for a retry hold no slot
+        results = _run_all(probes, answer, run, workers)
     hits = {item: _baseline_hits(item, language) for item in items}
     steps = {
         step: step_statistics(
@@ -252,19 +260,6 @@ def _examined_steps(judge: Judge, items: Iterable[LabelledItem]) -> dict[str, st
         return step_digests([EXAMINATIONS[step].build(judge, item).description for step, item in first.items()])
     except NotDescribable:
         return {}
-
-
-def _check_options(embeddings: Any, repeats: Any, layouts: Any) -> None:
-    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
-        raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
-    if not isinstance(embeddings, Embeddings | None):
-        raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
-    if layouts is None:
-        return
-    known = get_args(Layout)
-    is_list = isinstance(layouts, Sequence) and not isinstance(layouts, str)
-    if not is_list or not layouts or any(layout not in known for layout in layouts):
-        raise ConfigError(f"layouts must be a list of {', '.join(known)}, got {layouts!r}")
 
 
 def _run_all(

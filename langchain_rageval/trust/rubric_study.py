@@ -226,7 +226,14 @@ def rubric_study(
         ConfigError: if judges, rubrics, labels or prices are invalid.
         SampleError: if a sheet cannot be read.
     """
-    metrics = _build_metrics(judges, rubrics)
+    for option, value in (("judges", judges), ("rubrics", rubrics)):
+        if not isinstance(value, Mapping) or not value:
+            raise ConfigError(f"{option} must be a mapping of names, got {type(value).__name__ if value else 'none'}")
+    metrics = {
+        (judge_name, rubric_name): _build_metric(f"{judge_name} | {rubric_name}", Judge.of(judge), choice)
+        for judge_name, judge in judges.items()
+        for rubric_name, choice in rubrics.items()
+    }
     prices = _prices_of(options.pop("price", None) or {}, judges)
     samples = list(parse_samples(sheets))
     known_labels = _select_labels(labels or {}, {sheet.id for sheet in samples}, label_scale)
@@ -235,19 +242,6 @@ def rubric_study(
     means = {names: _model_means(report, metric.name) for names, metric in metrics.items()}
     rows = [_row(names, metric, report, known_labels, label_scale, prices, means) for names, metric in metrics.items()]
     return RubricStudy(rows, report, [*report.notes, *_order_notes(rows)])
-
-
-def _build_metrics(
-    judges: Mapping[str, JudgeLike], rubrics: Mapping[str, RubricOptions]
-) -> dict[tuple[str, str], Metric]:
-    for option, value in (("judges", judges), ("rubrics", rubrics)):
-        if not isinstance(value, Mapping) or not value:
-            raise ConfigError(f"{option} must be a mapping of names, got {type(value).__name__ if value else 'none'}")
-    return {
-        (judge_name, rubric_name): _build_metric(f"{judge_name} | {rubric_name}", Judge.of(judge), options)
-        for judge_name, judge in judges.items()
-        for rubric_name, options in rubrics.items()
-    }
 
 
 def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
