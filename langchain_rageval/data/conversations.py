@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,7 +38,6 @@ Fields = dict[str, Any]
 """Keyword arguments of a `Sample`."""
 
 _IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
-_PAIR = ("question", "answer")
 _OF_ONE_TURN = frozenset({CONTEXT_SOURCES, TOOL_CALLS, EARLIER_MESSAGES})
 _OF_A_QUESTION = frozenset({"id", "question", "history", "metadata"})
 _LOG = logging.getLogger("langchain_rageval")
@@ -106,10 +105,9 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         update = {"id": id_of(sample.question, encoded) if name is None else sample.id, "history": history}
         samples.append(sample.model_copy(update=update))
     name = samples[-1].id if name is None else name
-    places = ({CONVERSATION: str(name), TURN: number} for number in range(1, len(samples) + 1))
     return [
-        sample.model_copy(update={"metadata": {**sample.metadata, **place}})
-        for sample, place in zip(samples, places, strict=True)
+        sample.model_copy(update={"metadata": {**sample.metadata, CONVERSATION: str(name), TURN: number}})
+        for number, sample in enumerate(samples, start=1)
     ]
 
 
@@ -166,8 +164,7 @@ def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]
 
 def turn_number(history: Sequence[Turn]) -> int:
     """Return the number of the question that follows a history: 1 plus the number of answered questions before it."""
-    roles = [turn.role for turn in history]
-    return 1 + sum(pair == ("user", "assistant") for pair in pairwise(roles))
+    return 1 + sum(pair == ("user", "assistant") for pair in pairwise(turn.role for turn in history))
 
 
 def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
@@ -183,7 +180,7 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
         if not conversation:
             raise SampleError(_NO_QUESTION)
         items = plain_items(conversation)
-        are_pairs = all(isinstance(item, list | tuple) and len(item) == len(_PAIR) for item in items)
+        are_pairs = all(isinstance(item, list | tuple) and len(item) == 2 for item in items)
         messages = messages_in(items) or (messages_in(read_turns(items)) if are_pairs else [])
         return _answered(messages) if messages else _turns_of_records(list(conversation))
     record = read_fields(conversation, fields)
@@ -237,14 +234,12 @@ def _split_answer(exchange: MessageExchange, values: Fields) -> Fields:
 
     A message before a call of a tool, and one of another assistant, is no part of the answer.
     """
-    parts: list[str] = []
-    last = exchange.following[-1]
-    for message in reversed(exchange.following):
-        is_part = role_of(message) == "ai" and get(message, "name") == get(last, "name") and not tool_calls(message)
-        if not is_part:
-            break
-        parts.insert(0, unwrap_text(message))
-    parts = [part for part in parts if part.strip()]
+    speaker = get(exchange.following[-1], "name")
+    last_messages = takewhile(
+        lambda one: role_of(one) == "ai" and get(one, "name") == speaker and not tool_calls(one),
+        reversed(exchange.following),
+    )
+    parts = [part for part in map(unwrap_text, last_messages) if part.strip()][::-1]
     if len(parts) < 2:
         return {}
     _LOG.info("messages of the assistant in a row are one answer: %d", len(parts))

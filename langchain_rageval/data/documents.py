@@ -123,29 +123,10 @@ def record_id(record: Mapping[Any, Any]) -> str | None:
     return next((str(value) for value in values if isinstance(value, str | int) and str(value).strip()), None)
 
 
-def corpus_key(record: Mapping[Any, Any]) -> str | None:
-    """Return the key of the text in a document of BEIR (`_id`, `title`, `text`) or MS MARCO (`docid`, `title`, `body`).
-
-    None for any other record.
-    """
-    forms = {"text": {"_id", "title"}, "body": {"docid", "title"}}
-    return next(
-        (key for key, names in forms.items() if isinstance(record.get(key), str) and names <= record.keys()), None
-    )
-
-
 def titled(title: Any, text: str) -> str:
     """Return a title and a text joined, as retrievers of BEIR and TREC index them; without a title, the text."""
     heading = str(title).strip() if title else ""
     return f"{heading}\n\n{text}" if heading and not text.startswith(heading) else text
-
-
-def beir_questions(files: Iterable[Path]) -> list[Path]:
-    """Return the files of BEIR data sets that hold no documents: the questions and the relevance judgments."""
-    files = list(files)
-    folders = {file.parent for file in files if file.name == "corpus.jsonl"}
-    queries = [file for file in files if file.parent in folders and file.name == "queries.jsonl"]
-    return sorted(queries + [file for file in files if file.parent.parent in folders and file.parent.name == "qrels"])
 
 
 def _read_trec(name: str, file: Path) -> Iterator[Document]:
@@ -224,7 +205,10 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     if path.is_file() and path.suffix.lower() not in _READERS:
         raise ConfigError(f"{path}: expected one of {', '.join(_READERS)}, got {path.suffix!r}: convert the file")
     files = [path] if path.is_file() else _files_within(path)
-    if questions := beir_questions(files):
+    folders = {file.parent for file in files if file.name == "corpus.jsonl"}  # of BEIR data sets
+    queries = [file for file in files if file.parent in folders and file.name == "queries.jsonl"]
+    judgments = [file for file in files if file.parent.parent in folders and file.parent.name == "qrels"]
+    if questions := sorted(queries + judgments):
         shown = ", ".join(file.relative_to(path).as_posix() for file in questions[:_MAX_NAMES])
         _LOG.warning("skipped %s: questions and judgments of a BEIR data set, not documents", shown)
         files = [file for file in files if file not in questions]
@@ -298,7 +282,9 @@ def _document(text: str, metadata: Mapping[Any, Any], own_id: Any = None) -> Doc
 def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -> Document:
     """Convert a mapping to a document: the first text under `keys`; its metadata and other fields become metadata."""
     record = from_serialized(record) or record
-    title_key = corpus_key(record)
+    forms = {"text": {"_id", "title"}, "body": {"docid", "title"}}  # of BEIR and of MS MARCO
+    titled_keys = (key for key, names in forms.items() if isinstance(record.get(key), str) and names <= record.keys())
+    title_key = next(titled_keys, None)
     text_key = title_key or next((key for key in keys if isinstance(record.get(key), str)), None)
     text_key = text_key or next((name for name in record if _is_text_key(name) and isinstance(record[name], str)), None)
     if text_key is None:

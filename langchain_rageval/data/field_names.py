@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -115,8 +115,10 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in paths.items()}
     rest = flatten_record(_without_paths(values, paths.values()))
     meanings = reading_of(frozenset([*map(str, attributes), *rest]), frozenset(paths.values()))
-    if meanings is DEEPEVAL:
-        rest = {name: _split_joined(name, value) for name, value in rest.items()}
+    if meanings is DEEPEVAL:  # whose CSV and JSON lines files hold lists joined with `|`
+        lists = ("context", "retrieval_context")
+        joined = {name: value for name, value in rest.items() if known_name(name) in lists and isinstance(value, str)}
+        rest = {**rest, **{name: value.split("|") for name, value in joined.items()}}
     _check_competition(rest, paths.keys(), meanings)
     likely = _likely_names(rest, paths.keys())
     rest = {likely.get(name, name): value for name, value in rest.items()}
@@ -297,7 +299,8 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     if field == "metadata":
         return {field: value if isinstance(value, Mapping) else {name: value}}
     if field in ("question", "answer") and (messages := messages_in(_turns_in_transcript(name, value))):
-        return conversation_fields(messages)
+        conversation = exchanges(messages)
+        return (conversation[-1] if conversation else MessageExchange(None, messages, ())).fields()
     if known_name(name) in _WHOLE_CONVERSATIONS:
         return {"metadata": {name: value}}
     if field == "history":
@@ -307,7 +310,11 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
             isinstance(one, Mapping) and {"role", "text"} <= one.keys() for one in turns
         ):
             return {field: turns}
-        if value and _is_chat_history(name, value):
+        if isinstance(value, list):  # the trials of a test set are no earlier turns
+            is_chat = not all(isinstance(item, Mapping) and "accepted" in item for item in value)
+        else:
+            is_chat = known_name(name) not in _ANY_HISTORY
+        if value and is_chat:
             _LOG.warning(_UNREAD_HISTORY, name, shortened(repr(value), _EXCERPT))
         return {"metadata": {name: value}}
     if field in TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
@@ -325,19 +332,6 @@ def _turns_in_transcript(name: str, value: Any) -> Any:
     turns = read_turns(value)
     is_transcript = isinstance(turns, list) and {"user", "assistant"} <= {turn["role"] for turn in turns}
     return turns if is_transcript else value
-
-
-def _is_chat_history(name: str, value: Any) -> bool:
-    """Return True if a value was meant as earlier turns: not the trials of a test set, nor the history of a record."""
-    if isinstance(value, list):
-        return not all(isinstance(item, Mapping) and "accepted" in item for item in value)
-    return known_name(name) not in _ANY_HISTORY
-
-
-def conversation_fields(messages: Sequence[Any]) -> dict[str, Any]:
-    """Return the sample fields of a conversation's last question: question, history, answer and contexts."""
-    turns = exchanges(messages)
-    return (turns[-1] if turns else MessageExchange(None, messages, ())).fields()
 
 
 def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -407,13 +401,6 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("answer", "references"), lambda value: unwrap_text(number_to_text(value))),
     **dict.fromkeys(("contexts", "retrieved", "reference_contexts"), _chunk_to_text),
 }
-
-
-def _split_joined(name: str, value: Any) -> Any:
-    """Return the list in a text that DeepEval joined with `|`, as its CSV and JSON lines files hold lists."""
-    return (
-        value.split("|") if known_name(name) in ("context", "retrieval_context") and isinstance(value, str) else value
-    )
 
 
 def _values(obj: Any) -> Any:

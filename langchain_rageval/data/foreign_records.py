@@ -48,7 +48,8 @@ def flatten_record(record: Record) -> Record:
 
 def _converter_of(record: Record) -> Callable[[Record], Record] | None:
     """Return the function that converts a record of another program; None for any other record."""
-    programs = _PROGRAMS if _may_be_nested(record) else ()
+    has_marks = not record.keys().isdisjoint(_MARKS) or any("." in name for name in record)
+    programs = _PROGRAMS if has_marks or any(isinstance(value, Mapping) for value in record.values()) else ()
     return next((convert for when, convert in programs if _matches(record, when)), None)
 
 
@@ -123,11 +124,6 @@ def _holds_messages(value: Any) -> bool:
         isinstance(item, list) and len(item) == 2 and all(isinstance(part, str) for part in item) for item in items
     ]
     return bool(items) and (all(pairs) or all(isinstance(item, Mapping) for item in items))
-
-
-def _may_be_nested(record: Record) -> bool:
-    has_marks = not record.keys().isdisjoint(_MARKS) or any("." in name for name in record)
-    return has_marks or any(isinstance(value, Mapping) for value in record.values())
 
 
 def _at(record: Any, paths: str) -> Any:

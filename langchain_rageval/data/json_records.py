@@ -28,13 +28,8 @@ def line_records(lines: Iterable[str]) -> Records:
         except RecursionError as error:
             yield f"line {number}", SampleError(str(error))
         else:
-            if not is_own_head(record):
+            if not (isinstance(record, Mapping) and any([*record] == [head] for head in OWN_HEADS)):
                 yield f"line {number}", record
-
-
-def is_own_head(record: Any) -> bool:
-    """Return True for the header line of a report or test set of this package, which describes the run."""
-    return isinstance(record, Mapping) and any([*record] == [head] for head in OWN_HEADS)
 
 
 def records_of_lines(path: Path, is_head: IsHead) -> Records:

@@ -62,9 +62,7 @@ class SampleIds:
 
     def clashes(self, sample: Sample) -> bool:
         """Return True if an earlier sample has the same id and another question."""
-        if sample.id not in self._seen or _is_default(sample):
-            return False
-        return _identity(sample) not in self._seen
+        return sample.id in self._seen and not _is_default(sample) and _identity(sample) not in self._seen
 
     def distinct(self, sample: Sample) -> Sample:
         """Return the sample, or a copy with a numbered id if its id occurred before."""
@@ -144,12 +142,8 @@ def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
             samples with one id.
     """
     known = set(samples)
-
-    def original(name: str, question: Hashable) -> str:
-        match = _NUMBERED.fullmatch(name)
-        return match[1] if match and (match[1], question) in known else name
-
-    return [original(name, question) for name, question in samples]
+    matched = ((name, question, _NUMBERED.fullmatch(name)) for name, question in samples)
+    return [match[1] if match and (match[1], question) in known else name for name, question, match in matched]
 
 
 Fields = Mapping[str, str]
@@ -278,15 +272,14 @@ def read_samples(
             raise ConfigError(f"{path}: fields do not apply to TREC runs, whose columns are fixed; omit them")
         return read_trec(path, judgments, topics)
     if suffix not in _FORMATS:
-        known = ", ".join([*_FORMATS, *SUFFIXES])
-        remedy = f"save it as {_OTHERS[suffix]}" if suffix in _OTHERS else "convert the file"
-        raise ConfigError(
-            f"{path}: expected one of {known}, got {suffix!r}: {remedy}{did_you_mean(suffix, [*_FORMATS, *SUFFIXES])}"
-        )
+        known = [*_FORMATS, *SUFFIXES]
+        remedy = "save it as .xlsx or .csv" if suffix in (".xls", ".ods", ".xlsb") else "convert the file"
+        problem = f"{path}: expected one of {', '.join(known)}, got {suffix!r}"
+        raise ConfigError(f"{problem}: {remedy}{did_you_mean(suffix, known)}")
     files, package = _PACKAGES.get(suffix, ("", ""))
     if package and not find_spec(package):
         raise ConfigError(f"{path}: reading {files} needs {package}: pip install {package}")
-    reading.is_table = suffix in _TABLES
+    reading.is_table = suffix in (".csv", ".tsv", *WORKBOOKS, ".parquet")
     return _parsed(_FORMATS[suffix](path, _is_head(fields)), path.name, reading, number_ids, notice)
 
 
@@ -463,7 +456,10 @@ class _FieldReading:
     def describe(self, name: str) -> Iterator[str]:
         """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
         if self._others or any(names.keys() != {field} for field, names in self._origins.items()):
-            yield self._names_read(name)
+            found = [(field, self._origins[field]) for field in NAMES if field in self._origins]
+            read = ", ".join(f"{field} from {' and '.join(map(repr, names))}" for field, names in found)
+            rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
+            yield f"{name}: {read}{rest}"
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
             option = "each_turn=True or --each-turn makes a sample of every answer"
@@ -474,12 +470,6 @@ class _FieldReading:
         for field, path in self._unfound.items() if self._shapes else ():
             near = did_you_mean(path, self._others)
             _LOG.warning("%s: no record has %r, which fields maps to %s%s", name, path, field, near)
-
-    def _names_read(self, name: str) -> str:
-        found = [(field, self._origins[field]) for field in NAMES if field in self._origins]
-        read = ", ".join(f"{field} from {' and '.join(map(repr, names))}" for field, names in found)
-        rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
-        return f"{name}: {read}{rest}"
 
 
 def _parquet_rows(path: Path, _: IsHead) -> Records:
@@ -496,7 +486,6 @@ def _parquet_rows(path: Path, _: IsHead) -> Records:
             yield f"row {number}", row
 
 
-_OTHERS = {".xls": ".xlsx or .csv", ".ods": ".xlsx or .csv", ".xlsb": ".xlsx or .csv"}
 _FORMATS: Mapping[str, Callable[[Path, IsHead], Records]] = {
     **dict.fromkeys((".jsonl", ".ndjson"), records_of_lines),
     ".json": records_of_json,
@@ -505,5 +494,3 @@ _FORMATS: Mapping[str, Callable[[Path, IsHead], Records]] = {
 }
 _PACKAGES = {".parquet": ("Parquet", "pyarrow"), **dict.fromkeys(WORKBOOKS, ("workbooks", "openpyxl"))}
 """By suffix the kind of the files, and the package that reads them."""
-_TABLES = (".csv", ".tsv", *WORKBOOKS, ".parquet")
-"""Suffixes of files whose cells may hold lists as text."""

@@ -119,9 +119,15 @@ def read_turns(value: Any) -> Any:
         value: list of messages, of turns, of (role, text) pairs or of (question, answer) pairs, an object with such a
             list under `messages`, or a transcript with a speaker before each message, such as "User:" or "Бот:".
     """
-    value = _messages_of_object(value)
+    if not isinstance(value, str | list | tuple):  # an object, such as a ChatMessageHistory
+        lists = (get(value, name) for name in ("messages", "turns"))
+        value = next((items for items in lists if isinstance(items, list | tuple)), value)
     if isinstance(value, str):
-        return _transcript(value) if value.strip() else []
+        parts = _LINE_OF_SPEAKER.split(value)
+        if parts[0].strip():  # it does not begin with a speaker
+            return value
+        turns = zip(parts[1::2], parts[2::2], strict=True)
+        return [{"role": _SPEAKERS[who.lower()], "text": said.strip()} for who, said in turns if said.strip()]
     if not isinstance(value, list | tuple):
         return value
     messages = messages_in(list(value)) or _paired_messages(value)
@@ -292,7 +298,9 @@ def _contexts(messages: Sequence[Any]) -> dict[str, Any]:
         found = [(message, items) for message in tools if (items := _chunks(unwrap_text(message)))]
     if not found:
         return {}
-    names = dict(_named_calls(messages))
+    calls = [call for message in messages for call in tool_calls(message)]
+    tools_by_call = ((get(call, "id"), get(call, "name") or get(get(call, "function"), "name")) for call in calls)
+    names = {str(own_id): str(name) for own_id, name in tools_by_call if own_id and name}
     sources = [_source(item, message, names) for message, items in found for item in items]
     result: dict[str, Any] = {"contexts": concatenated(items for _, items in found)}
     return result | ({"metadata": {CONTEXT_SOURCES: sources}} if any(sources) else {})
@@ -328,15 +336,6 @@ def _document(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"page_content": one_text(item), "id": item.get("id"), "metadata": {"source": source}}
 
 
-def _named_calls(messages: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Yield the id of each tool call and the name of its tool."""
-    for message in messages:
-        for call in tool_calls(message):
-            name = get(call, "name") or get(get(call, "function"), "name")
-            if get(call, "id") and name:
-                yield str(get(call, "id")), str(name)
-
-
 def _source(item: Any, message: Any, names: Mapping[str, str]) -> str | None:
     """Return the source of a context, or the name of the tool that returned it with the id of the call, or None."""
     source = source_of(item)
@@ -345,14 +344,6 @@ def _source(item: Any, message: Any, names: Mapping[str, str]) -> str | None:
     call = get(message, "tool_call_id")
     tool = get(message, "name") or names.get(str(call))
     return " ".join(str(part) for part in (tool, call) if part) or None
-
-
-def _messages_of_object(value: Any) -> Any:
-    """Return the list under `messages` or `turns` of an object, such as a ChatMessageHistory; any other unchanged."""
-    if isinstance(value, str | list | tuple):
-        return value
-    lists = (get(value, name) for name in ("messages", "turns"))
-    return next((items for items in lists if isinstance(items, list | tuple)), value)
 
 
 def _paired_messages(value: Sequence[Any]) -> list[Any]:
@@ -370,12 +361,3 @@ def _paired_messages(value: Sequence[Any]) -> list[Any]:
             case _:
                 return []
     return messages
-
-
-def _transcript(text: str) -> Any:
-    """Return the turns of a transcript; the text itself if it does not begin with a speaker."""
-    parts = _LINE_OF_SPEAKER.split(text)
-    if parts[0].strip():
-        return text
-    turns = zip(parts[1::2], parts[2::2], strict=True)
-    return [{"role": _SPEAKERS[who.lower()], "text": said.strip()} for who, said in turns if said.strip()]

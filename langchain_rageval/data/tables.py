@@ -256,10 +256,8 @@ def table_records(path: Path, is_head: IsHead) -> Records:
     Raises:
         ConfigError: if the file cannot be read, or two columns have the same name and this name stands for a field.
     """
-    if path.suffix.lower() in WORKBOOKS:
-        yield from _workbook_records(path, is_head)
-    else:
-        yield from _csv_records(path, is_head)
+    read = _workbook_records if path.suffix.lower() in WORKBOOKS else _csv_records
+    yield from read(path, is_head)
 
 
 def is_table(value: Any) -> bool:
@@ -403,12 +401,9 @@ def _row(names: Collection[str], cells: Sequence[Any]) -> Record:
     row: Record = {}
     for number, (name, cell) in enumerate(pairs, start=1):
         if name:
-            row[f"{name} ({number})" if name in row else name] = None if _is_missing(cell) else cell
+            is_missing = cell is None or cell == "" or (isinstance(cell, str) and cell.strip().casefold() in _MISSING)
+            row[f"{name} ({number})" if name in row else name] = None if is_missing else cell
     return row
-
-
-def _is_missing(cell: Any) -> bool:
-    return cell is None or cell == "" or (isinstance(cell, str) and cell.strip().casefold() in _MISSING)
 
 
 def _check_distinct(names: Sequence[str], file: str) -> None:

@@ -79,7 +79,12 @@ def _add_line(numbers: _Numbers, line: str, column: str) -> None:
     if len(columns) != count:
         raise ValueError(f"a line of {names}; got {len(columns)}")
     topic, _, document, *_ = columns
-    number = _number(columns[place], column)
+    try:
+        number = float(columns[place])
+    except ValueError:
+        raise ValueError(f"the {column} {columns[place]!r} is not a number") from None
+    if not isfinite(number):
+        raise ValueError(f"the {column} {columns[place]!r} is not finite")
     if document in numbers.setdefault(topic, {}):
         raise ValueError(f"document {document} {verb} twice for topic {topic}")
     numbers[topic][document] = number
@@ -103,16 +108,6 @@ def _questions(path: Path) -> dict[str, str]:
             raise ConfigError(f"{path.name}, line {number}: expected id, tab and question, got {line.strip()[:40]!r}")
         questions[topic.strip()] = text.strip()
     return questions
-
-
-def _number(text: str, column: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(f"the {column} {text!r} is not a number") from None
-    if not isfinite(number):
-        raise ValueError(f"the {column} {text!r} is not finite")
-    return number
 
 
 def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -64,7 +64,6 @@ _GOLD_WORD = re.compile(
 _GOLD_ALONE = re.compile("gold|golden|gt|expected")
 _CHUNK_WORD = re.compile("chunks|passages|snippets|ctxs|чанки|пассажи|отрывки")
 _SENTENCE = re.compile(r"(?:\S+\s+){4}\S|(?:\S+\s+){2}.*[.!?…]$", re.DOTALL)
-_SOURCES = frozenset({"источник", "источники"})
 _WORD = re.compile(r"[A-ZА-ЯЁ]+(?![a-zа-яё])|[A-ZА-ЯЁ]?[a-zа-яё]+|[^\W\d_]+")
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
@@ -81,7 +80,7 @@ def folded(name: str) -> str:
     return _NOT_IN_NAMES.sub("", unicodedata.normalize("NFKC", name).casefold().replace("ё", "е"))
 
 
-_BY_FOLDED = {folded(name): name for name in FIELDS_BY_NAME} | {folded(name): "source" for name in _SOURCES}
+_BY_FOLDED = {folded(name): name for name in FIELDS_BY_NAME} | dict.fromkeys(("источник", "источники"), "source")
 
 
 @lru_cache(maxsize=4096)
