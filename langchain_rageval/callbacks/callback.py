@@ -325,21 +325,9 @@ def _check(
 ) -> None:
     """Raise ConfigError if an option cannot be used."""
     check_number("sample_rate is a share from 0 to 1", sample_rate, lambda rate: 0 <= rate <= 1)
-    for name, most in (
-        ("max_pending", max_pending),
-        ("max_per_minute", 1 if max_per_minute is None else max_per_minute),
-    ):
+    limits = {"max_pending": max_pending, "max_per_minute": 1 if max_per_minute is None else max_per_minute}
+    for name, most in limits.items():
         check_number(f"{name} must be a whole number of at least 1", most, lambda number: number >= 1, whole=True)
-    _check_sinks(sinks)
-    for name, function in functions.items():
-        if function is not None and not callable(function):
-            raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
-    if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
-        raise ConfigError("callbacks must not contain a RagEvalCallback: it would score the judge's calls; remove it")
-
-
-def _check_sinks(sinks: Any) -> None:
-    """Raise ConfigError if the sinks are not a list of plain functions of a row."""
     if callable(sinks) or isinstance(sinks, str) or not isinstance(sinks, Sequence):
         raise ConfigError(f"sinks must be a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
     for sink in sinks:
@@ -347,3 +335,8 @@ def _check_sinks(sinks: Any) -> None:
             raise ConfigError(f"a sink must be callable with a Row, got {sink!r}; pass JsonlSink(path) or a function")
         if iscoroutinefunction(sink) or iscoroutinefunction(getattr(sink, "__call__", None)):  # noqa: B004
             raise ConfigError(f"a sink must not be async, got {sink!r}; pass a plain function: it has its own thread")
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
+    if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
+        raise ConfigError("callbacks must not contain a RagEvalCallback: it would score the judge's calls; remove it")

@@ -183,7 +183,10 @@ class SinkQueue(WorkerQueue[Delivery]):
         """Send a row, with retries unless the sink was down before; return True if it was sent."""
         for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
             try:
-                _call(self._sink, row)
+                result = self._sink(row)
+                if inspect.iscoroutine(result):  # it would not be awaited, and the row would be lost
+                    result.close()
+                    raise TypeError("the sink is async: pass a plain function, which is called in a thread of its own")
                 return True
             except BaseException as error:
                 delay = None if _is_permanent(error) else delay
@@ -200,18 +203,6 @@ def _is_permanent(error: BaseException) -> bool:
     if isinstance(error, ConfigError | TypeError | AttributeError | PermissionError):
         return True
     return isinstance(error, Exception) and status_of(error) is not None and not is_transient(error)
-
-
-def _call(sink: Sink, row: Row) -> None:
-    """Call a sink with a row.
-
-    Raises:
-        TypeError: if the sink is async. It would not be awaited, and the row would be lost.
-    """
-    result = sink(row)
-    if inspect.iscoroutine(result):
-        result.close()
-        raise TypeError("the sink is async: pass a plain function, which is called in a thread of its own")
 
 
 TRACE_ID = "trace_id"
@@ -319,8 +310,7 @@ class ScoringPipeline:
     def count(self, **amounts: int) -> None:
         """Add amounts to counters, as in `count(seen=1)`."""
         with self._lock:
-            for name, amount in amounts.items():
-                self.counts[name] += amount
+            self.counts.update(amounts)
 
     def stats(self) -> dict[str, int]:
         """Return a mapping from counter names to numbers of runs, scores or rows, as in {"scored": 9, "lost": 1}.

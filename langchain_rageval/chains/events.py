@@ -84,8 +84,7 @@ class ChainEvents(BaseCallbackHandler):
     @_guarded(RunTrees.skip_end)
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **event: Any) -> None:
         """Record the end of a step, or of a whole tree of runs."""
-        root = self._open.end(run_id, outputs, event.get("inputs"))
-        if root is not None:
+        if (root := self._open.end(run_id, outputs, event.get("inputs"))) is not None:
             streamed = "inputs" in event
             is_complete = outputs is not None and not (streamed and root.open_steps)
             self._end_tree(root, event["inputs"] if streamed else root.inputs, outputs, is_complete=is_complete)
@@ -93,8 +92,7 @@ class ChainEvents(BaseCallbackHandler):
     @_guarded(lambda trees, event: False)  # errors are handled even in trees of runs that are not sampled
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **event: Any) -> None:
         """Record that a step, a retriever, a tool, a model or a whole tree of runs failed."""
-        root = self._open.end(run_id, None, event.get("inputs"), error)
-        if root is not None:
+        if (root := self._open.end(run_id, None, event.get("inputs"), error)) is not None:
             self._end_tree(root, root.inputs, None, is_complete=False)
 
     on_retriever_error = on_tool_error = on_llm_error = on_chain_error
@@ -107,8 +105,7 @@ class ChainEvents(BaseCallbackHandler):
     @_guarded(RunTrees.skip_end)
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **event: Any) -> None:
         """Record the retrieved documents."""
-        root = self._open.end(run_id, documents)
-        if root is not None:
+        if (root := self._open.end(run_id, documents)) is not None:
             self._end_tree(root, root.inputs, documents, is_complete=True)
 
     @_guarded(RunTrees.skip_start)
@@ -138,19 +135,13 @@ class ChainEvents(BaseCallbackHandler):
         self._open.end(run_id, response)
 
     def _start(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
-        trees, parent_id = self._open, event.get("parent_run_id") or _enclosing_run_id()
+        trees, parent_id = self._open, event.get("parent_run_id")
+        if not parent_id and (config := var_child_runnable_config.get()):
+            # LangChain passes none if a function of a chain calls another chain that has its own callbacks
+            parent_id = getattr(config.get("callbacks"), "parent_run_id", None)
         is_known = trees.start_step(run_id, parent_id, run_type, event.get("name"), inputs) or trees.is_open(run_id)
         if not is_known:
             self._begin_tree(run_type, run_id, inputs, event)
-
-
-def _enclosing_run_id() -> UUID | None:
-    """Return the id of the run around this one, from the context.
-
-    LangChain passes no parent id if a function of a chain calls another chain that has its own callbacks.
-    """
-    config = var_child_runnable_config.get()
-    return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
 
 ERROR = "error"
@@ -222,7 +213,10 @@ class ChainCollector(ChainEvents):
             given: input of the chain. If the error is about a name in the input, such as a KeyError, the message of the
                 error lists the names in `given`.
         """
-        error = output if isinstance(output, Exception) else _type_error(output)
+        error = output if isinstance(output, Exception) else None
+        if output is None or isinstance(output, bool | int | float | bytes):
+            what = "None" if output is None else type(output).__name__
+            error = TypeError(f"the chain returned {what}: {_REMEDY}")
         try:
             sample = self._read(question, None if error else output)
         except (SampleError, TypeError, RecursionError) as unreadable:
@@ -267,11 +261,3 @@ def _hint(error: Exception, given: Any) -> str:
     names = ", ".join(map(str, given))
     remedy = "if it takes something else, pass a function of the question that calls it"
     return f" (the chain was given {{{names}}}: {remedy})" if is_about_names else ""
-
-
-def _type_error(output: Any) -> TypeError | None:
-    """Return an error if the output of a chain can hold no answer."""
-    if output is None or isinstance(output, bool | int | float | bytes):
-        what = "None" if output is None else type(output).__name__
-        return TypeError(f"the chain returned {what}: {_REMEDY}")
-    return None

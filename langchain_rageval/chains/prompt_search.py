@@ -112,7 +112,8 @@ class _Words:
     @cached_property
     def words(self) -> list[str]:
         """Words in order; found when they are needed, since most chunks are found by their text."""
-        return [_folded(self.text[start:end]) for start, end in self._spans]
+        found = (self.text[start:end] for start, end in self._spans)  # NFKC folds, for example, full width
+        return [word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold() for word in found]
 
     @cached_property
     def joined(self) -> str:
@@ -133,11 +134,6 @@ class _Words:
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the first and the last offset in the text of some of the words, of which there are any."""
         return self._spans[start][0], self._spans[end - 1][1]
-
-
-def _folded(word: str) -> str:
-    """Return a word without regard to letter case, and to the form of its characters, such as full width."""
-    return word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold()
 
 
 class _Stretch(NamedTuple):

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import Chunk, ModelCall, Part, find_read, find_writer
 from langchain_rageval.chains.run_trees import RootRun, find_documents, record_fields
-from langchain_rageval.data.conversations import TURN, read_history, turn_number
+from langchain_rageval.data.conversations import CONVERSATION_IDS, TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
 from langchain_rageval.data.messages import (
@@ -33,12 +33,10 @@ from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
-_NAMES = ("conversation", "conversation_id", "thread_id", "session_id")
-
 
 def thread_id_in(values: Mapping[str, Any] | None) -> str | None:
     """Return the conversation id in the metadata or configurable values of a run; None if there is no id."""
-    found = (values.get(name) for name in _NAMES) if values else ()
+    found = (values.get(name) for name in CONVERSATION_IDS) if values else ()
     return next((str(value) for value in found if value is not None and str(value).strip()), None)
 
 

@@ -37,7 +37,9 @@ TURN = "turn"
 Fields = dict[str, Any]
 """Keyword arguments of a `Sample`."""
 
-_IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
+CONVERSATION_IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
+"""Names in metadata and configurable values that may hold the id of a conversation."""
+
 _OF_ONE_TURN = frozenset({CONTEXT_SOURCES, TOOL_CALLS, EARLIER_MESSAGES})
 _OF_A_QUESTION = frozenset({"id", "question", "history", "metadata"})
 _LOG = logging.getLogger("langchain_rageval")
@@ -98,7 +100,7 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
     if not turns:
         return []
     last = turns[-1].get("metadata", {})
-    name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
+    name = turns[-1].get("id") or next((last[key] for key in CONVERSATION_IDS if last.get(key) is not None), None)
     samples = []
     for number, (turn, (history, encoded)) in enumerate(zip(turns, _histories(turns), strict=True), start=1):
         sample = Sample.parse({**turn, "history": [], "id": "" if name is None else f"{name}:{number}"})

@@ -359,9 +359,8 @@ def _warn_of_unknown_files(names: Iterable[str]) -> None:
     for suffix, group in by_suffix.items():
         rest = len(group) - _MAX_NAMES
         shown = ", ".join(group[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
-        _LOG.warning(
-            "skipped %s: %s cannot be read", shown, f"{suffix!r} files" if suffix else "files without a suffix"
-        )
+        kind = f"{suffix!r} files" if suffix else "files without a suffix"
+        _LOG.warning("skipped %s: %s cannot be read", shown, kind)
 
 
 def _read(name: str, file: Path) -> Iterator[Document]:
@@ -433,9 +432,8 @@ def _by_loader(
 
     def read(name: str, file: Path) -> Iterator[Document]:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # the package warns on import that it is being wound down
+            # the package warns on import that it is being wound down
+            warnings.simplefilter("ignore", DeprecationWarning)
             loaders = import_module("langchain_community.document_loaders")
             given = {**options, "open_encoding": encoding(file)} if encoding else options
             load = getattr(loaders, loader)(str(file), **given)

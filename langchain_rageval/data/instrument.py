@@ -100,10 +100,8 @@ class Provenance:
     def load(cls, data: Any) -> Provenance:
         """Build a Provenance from the data of `as_json`; empty for other data, such as of an earlier version."""
         stored = data if isinstance(data, Mapping) else {}
-        parts, unknown = (stored.get(name) for name in ("parts", "unknown"))
-        return cls(
-            dict(parts) if isinstance(parts, Mapping) else {}, dict(unknown) if isinstance(unknown, Mapping) else {}
-        )
+        values = (stored.get(name) for name in ("parts", "unknown"))
+        return cls(*(dict(value) if isinstance(value, Mapping) else {} for value in values))
 
     def as_json(self) -> dict[str, Any]:
         """Return the attributes `parts` and `unknown` as a dict for JSON, which `load` reads.
@@ -227,6 +225,7 @@ def _digest(part: Part | None) -> str:
 def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
     if one == other:
         return
+    are_lists = isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         owner = (f"of {one['step']}",) if _has_name(one) and one["step"] == other.get("step") else ()
         code_differs = one.get("code") != other.get("code")
@@ -234,12 +233,7 @@ def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
             if name in ("uses", "calls") and code_differs:
                 continue  # other code uses other names
             yield from _differences(one.get(name), other.get(name), (*path, *owner, str(name)))
-    elif (
-        isinstance(one, list)
-        and isinstance(other, list)
-        and len(one) == len(other)
-        and any(isinstance(item, Mapping) for item in (*one, *other))
-    ):
+    elif are_lists and any(isinstance(item, Mapping) for item in (*one, *other)):
         for own, its in zip(one, other, strict=True):
             yield from _differences(own, its, path)
     else:

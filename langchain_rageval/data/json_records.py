@@ -118,7 +118,8 @@ def _records_in(content: Mapping[str, Any], is_head: IsHead) -> Records | None:
         named = ((key, row if key.isdecimal() else {"id": key, **row}) for key, row in content.items())
         return ((f"item {key!r}", row) for key, row in named) if rows_by_name else None
     if len(columns) == len(content) and all(isinstance(value, list) for value in columns):
-        if len({*map(len, columns)}) == 1 and not any(map(_holds_messages, heads)):
+        is_chat = any(isinstance(item, Mapping) and "content" in item for items in heads for item in items)
+        if len({*map(len, columns)}) == 1 and not is_chat:
             return _numbered(dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True))
         return None
     mappings = [value for value in columns if isinstance(value, Mapping)]
@@ -127,7 +128,3 @@ def _records_in(content: Mapping[str, Any], is_head: IsHead) -> Records | None:
         if all(value.keys() == keys.keys() for value in mappings) and not any(map(is_head, keys)):
             return ((f"item {key}", {name: content[name][key] for name in content}) for key in keys)
     return _numbered([content])
-
-
-def _holds_messages(items: list[Any]) -> bool:
-    return any(isinstance(item, Mapping) and "content" in item for item in items)

@@ -324,9 +324,7 @@ def _parsed(
         if is_renamed:
             _LOG.warning("%s: %s; renamed to %r", where, describe_clash(item), sample.id)
         yield sample
-    for message in reading.describe(name):
-        notice(message)
-    reading.warn(name)
+    reading.report(name, notice)
 
 
 def _samples_read(records: Records, reading: _FieldReading) -> Iterator[tuple[str, Sample | Exception]]:
@@ -453,20 +451,20 @@ class _FieldReading:
                 self._origins.setdefault(field, {}).update(dict.fromkeys(names))
             self._others |= {str(name): None for name in record if metadata_name(str(name)) in sample.metadata}
 
-    def describe(self, name: str) -> Iterator[str]:
-        """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
+    def report(self, name: str, notice: Notice) -> None:
+        """Report which name was read as which field, unless all are names of fields, and which turns are samples.
+
+        Log a warning for each name in `fields` that no record has.
+        """
         if self._others or any(names.keys() != {field} for field, names in self._origins.items()):
             found = [(field, self._origins[field]) for field in NAMES if field in self._origins]
             read = ", ".join(f"{field} from {' and '.join(map(repr, names))}" for field, names in found)
             rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
-            yield f"{name}: {read}{rest}"
+            notice(f"{name}: {read}{rest}")
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
             option = "each_turn=True or --each-turn makes a sample of every answer"
-            yield f"{name}: {whole}; a sample is the last answer, the turns before are its history; {option}"
-
-    def warn(self, name: str) -> None:
-        """Log a warning for each name in `fields` that no record has."""
+            notice(f"{name}: {whole}; a sample is the last answer, the turns before are its history; {option}")
         for field, path in self._unfound.items() if self._shapes else ():
             near = did_you_mean(path, self._others)
             _LOG.warning("%s: no record has %r, which fields maps to %s%s", name, path, field, near)

@@ -299,11 +299,9 @@ def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleEr
         elif present == ["contexts"]:
             message += "; if cells are merged, write the question and the answer into each row"
     else:
-        kind = type(problem["input"]).__name__
         place = f"{name}: {where}" if where else name
-        message = (
-            f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}} or --fields"
-        )
+        found = f"{place}: {problem['msg']}, got {type(problem['input']).__name__}"
+        message = f"{found}: correct it, or map another name with fields={{...}} or --fields"
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 

@@ -128,12 +128,18 @@ def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> I
         ConfigError: if the text cannot be decoded.
     """
     with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+        encoding = wide_encoding(file.read(_HEAD_BYTES))
         file.seek(0)
-        if encoding := wide_encoding(head):
-            yield from _wide_lines(file, encoding, name or path.name)
-        else:
+        if encoding is None:
             yield from decode_lines(file, name or path.name, strict=strict)
+            return
+        try:
+            with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
+                for number, line in enumerate(text):
+                    yield line.removeprefix("\ufeff") if number == 0 else line
+        except UnicodeError as error:
+            problem = f"{name or path.name} is not valid {encoding.upper()} ({error})"
+            raise ConfigError(f"{problem}; save the file as UTF-8") from error
 
 
 def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> Iterator[str]:
@@ -206,15 +212,6 @@ def _looks_russian(content: bytes) -> bool:
     lower = sum(byte >= 0xE0 for byte in beyond)  # а to я
     words = sum(len(word) for word in _RUSSIAN_WORD.findall(content))
     return lower > 0.7 * len(beyond) and words > 0.7 * len(beyond)
-
-
-def _wide_lines(file: io.BufferedReader, encoding: str, name: str) -> Iterator[str]:
-    with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
-        try:
-            for number, line in enumerate(text):
-                yield line.removeprefix("\ufeff") if number == 0 else line
-        except UnicodeError as error:
-            raise ConfigError(f"{name} is not valid {encoding.upper()} ({error}); save the file as UTF-8") from error
 
 
 def is_utf8(content: bytes) -> bool:

@@ -58,9 +58,8 @@ class JsonlSink:
             with self.path.open("rb") as file:
                 self._check_is_report(file.read(len(HEAD)))
         if max_bytes is not None:
-            check_number(
-                "max_bytes must be a whole number of at least 1, or None", max_bytes, lambda n: n >= 1, whole=True
-            )
+            expected = "max_bytes must be a whole number of at least 1, or None"
+            check_number(expected, max_bytes, lambda number: number >= 1, whole=True)
         check_number("backups must be a whole number of at least 0", backups, lambda n: n >= 0, whole=True)
 
     def __repr__(self) -> str:

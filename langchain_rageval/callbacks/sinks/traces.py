@@ -85,9 +85,6 @@ class LangfuseSink:
         self._client.flush()
 
 
-_TRIES = 1  # the callback retries and counts the errors
-
-
 class LangSmithSink:
     """Posts each score as feedback on the LangSmith run that was scored; LangSmith must trace the chain.
 
@@ -126,7 +123,7 @@ class LangSmithSink:
                 comment=feedback["comment"],
                 source_info={name: value for name, value in known.items() if value is not None},
                 feedback_id=uuid5(NAMESPACE_OID, f"{run_id} {score.metric}"),
-                stop_after_attempt=_TRIES,
+                stop_after_attempt=1,  # the callback retries and counts the errors
                 **self._project_argument,
             )
 
@@ -141,8 +138,6 @@ class LangSmithSink:
 
 _MOST_VALUES = 100
 _HEXADECIMAL = re.compile(r"[0-9a-f]{16,32}")
-_OPEN = ("pending", "running")
-_OTHER = "other"
 _BOUNDS = [step / 10 for step in range(11)]
 
 
@@ -229,7 +224,7 @@ class OpenTelemetrySink:
         for callback in list(self._watched):
             total.update(callback.stats())
         for name, count in total.items():
-            if (name in _OPEN) == (attribute == "state"):
+            if (name in ("pending", "running")) == (attribute == "state"):
                 yield Observation(count, {attribute: name})
 
     def _tags_of(self, row: Row) -> dict[str, str]:
@@ -240,7 +235,7 @@ class OpenTelemetrySink:
                 if (value := row.tags.get(name)) is not None:
                     if len(values) < _MOST_VALUES:
                         values.add(value)
-                    chosen[name] = value if value in values else _OTHER
+                    chosen[name] = value if value in values else "other"
         return chosen
 
 
