@@ -39,15 +39,10 @@ class HashingEmbeddings(Embeddings):
 
     def _embed(self, text: str) -> list[float]:
         vector = np.zeros(self.size)
-        for feature in _features(text):
+        for feature in {stem_of(word) for word in words_of(text)} or set(text.split()):
             digest = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")
             vector[digest % self.size] += 1.0 if digest >> 63 else -1.0
         if not vector.any() and text.strip():
             vector[len(text) % self.size] = 1.0  # the features cancelled each other out
         norm = float(np.linalg.norm(vector))
         return [float(x) for x in (vector / norm if norm else vector)]
-
-
-def _features(text: str) -> set[str]:
-    """Return the stems of all words; the tokens between white space if the text has no words."""
-    return {stem_of(word) for word in words_of(text)} or set(text.split())

@@ -221,13 +221,19 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
         ConfigError: if the name or an option is unknown, or a key, an address, a file or a package is missing.
     """
     provider, model = _split_name(name)
-    _check_options(options)
+    known = [option.name for option in fields(Judge) if option.init and option.name != "model"]
+    if unknown := [option for option in options if option not in known]:
+        raise ConfigError(
+            f"load_judge got unknown options {', '.join(map(repr, unknown))}: it takes base_url, temperature, "
+            f"{', '.join(known)}; for an option of the model, build the model and pass Judge(model)"
+            f"{did_you_mean(unknown[0], [*known, 'temperature', 'base_url'])}"
+        )
     if name == "offline":
         return Judge(OfflineJudge(), **options)
     if not model and (provider in CHAT_MODELS or not name):
         raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}")
-    if not model and did_you_mean(name, ["offline", *CHAT_MODELS]):
-        raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}{did_you_mean(name, ['offline', *CHAT_MODELS])}")
+    if not model and (hint := did_you_mean(name, ["offline", *CHAT_MODELS])):
+        raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}{hint}")
     accepts_temperature = provider in _SELF_HOSTED or not _NO_TEMPERATURE.search(name)
     settings = {"temperature": temperature} if accepts_temperature else {}
     if provider in CHAT_MODELS:
@@ -261,17 +267,6 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
     raise ConfigError(
         f"{name!r} names no embeddings; use {known}{did_you_mean(provider, ('offline', 'openai', 'vllm', 'gigachat'))}"
     )
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    known = [option.name for option in fields(Judge) if option.init and option.name != "model"]
-    unknown = [option for option in options if option not in known]
-    if unknown:
-        raise ConfigError(
-            f"load_judge got unknown options {', '.join(map(repr, unknown))}: it takes base_url, temperature, "
-            f"{', '.join(known)}; for an option of the model, build the model and pass Judge(model)"
-            f"{did_you_mean(unknown[0], [*known, 'temperature', 'base_url'])}"
-        )
 
 
 def _split_name(name: Any) -> tuple[str, str]:

@@ -194,9 +194,8 @@ def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer 
 
 def _is_packaged(title: str, fields: Collection[str]) -> bool:
     """Return True if a step of the package has answers of this title with these fields."""
-    return any(
-        answer.__name__ == title and answer.model_fields.keys() == set(fields) for answer in ANSWER_SCHEMAS.values()
-    )
+    own = [answer.model_fields.keys() for answer in ANSWER_SCHEMAS.values() if answer.__name__ == title]
+    return any(names == set(fields) for names in own)
 
 
 def answer_offline(title: str, human: str) -> dict[str, Any]:
@@ -353,8 +352,13 @@ def _of_type(kind: str, schema: Mapping[str, Any]) -> Any:
         case "object":
             properties = schema.get("properties", {})
             return {name: invent_answer(properties.get(name, {})) for name in schema.get("required", properties)}
+        case "array" if "prefixItems" in schema:
+            return [invent_answer(item) for item in schema["prefixItems"]]
         case "array":
-            return _array(schema)
+            count = min(max(1, schema.get("minItems", 1)), schema.get("maxItems", 1_000))
+            items = schema.get("items", {})
+            choices = items.get("enum") or [invent_answer(items)]  # of several allowed values another one for each item
+            return [choices[number % len(choices)] for number in range(count)]
         case "integer":
             return int(_number(schema, 1))
         case "number":
@@ -367,14 +371,6 @@ def _of_type(kind: str, schema: Mapping[str, Any]) -> Any:
         case "null":
             return None
     raise ValueError(f"{kind!r} is no JSON type: use object, array, string, integer, number, boolean or null")
-
-
-def _array(schema: Mapping[str, Any]) -> list[Any]:
-    if "prefixItems" in schema:
-        return [invent_answer(item) for item in schema["prefixItems"]]
-    count, items = min(max(1, schema.get("minItems", 1)), schema.get("maxItems", 1_000)), schema.get("items", {})
-    choices = items.get("enum") or [invent_answer(items)]  # of several allowed values another one for each item
-    return [choices[number % len(choices)] for number in range(count)]
 
 
 def _number(schema: Mapping[str, Any], usual: float) -> float:

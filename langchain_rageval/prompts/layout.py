@@ -268,11 +268,6 @@ class RequestContent:
         line = _SEPARATOR.sub(lambda match: f"\\u{ord(match[0]):04x}", str(without_surrogates(_json(self.inputs))))
         return escape_control_tokens(line)
 
-    @property
-    def is_shared(self) -> bool:
-        """True if the layout "shared_instructions" puts the instruction of this step into the system message."""
-        return self.step in SHARED and self.prompts.prompts.get(self.step) is self.prompt
-
 
 def lay_out(
     request: RequestContent, layout: Layout, *, with_schema: bool, fold_system: bool = False
@@ -329,15 +324,15 @@ def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterat
     common = request.prompts.common
     labels = common.labels
     block = [f"{labels['contexts']}\n{request.contexts.block}"] if request.contexts is not None else []
-    if layout == "shared_instructions" and request.is_shared:
+    is_packaged = request.prompts.prompts.get(request.step) is request.prompt
+    if layout == "shared_instructions" and request.step in SHARED and is_packaged:
         task = labels["named_task"].format(step=request.step)
     else:
         task = _task(labels["task"], request.prompt, common)
     yield from [task, *block] if layout == "instruction_first" else [*block, task]
     if with_schema and _shows_answer(request.prompt, ANSWER_SCHEMAS.get(request.step), request.schema.get("title")):
-        yield json.dumps(
-            {"title": request.schema["title"], "properties": {name: {} for name in request.schema["properties"]}}
-        )
+        fields: dict[str, Any] = {name: {} for name in request.schema["properties"]}
+        yield json.dumps({"title": request.schema["title"], "properties": fields})
     elif with_schema:
         yield f"{labels['schema']}\n{json.dumps(request.schema, ensure_ascii=False)}"
     yield f"{labels['input']}\n{request.written_inputs}"
@@ -391,9 +386,8 @@ def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mappi
     """
     if "contexts" in inputs:
         lines = groupby(NumberedContexts.of(inputs["contexts"]).lines, key=lambda line: line.chunk)
-        chunks = [
-            " ".join(list(render_lines(list(chunk), None if numbered else ascii_uppercase))[1:]) for _, chunk in lines
-        ]
+        names = None if numbered else ascii_uppercase
+        chunks = [" ".join(list(render_lines(list(chunk), names))[1:]) for _, chunk in lines]
         inputs = {"contexts": chunks, **{name: value for name, value in inputs.items() if name != "contexts"}}
     return f"{labels['example_input']} {_json(inputs)}\n{labels['example_output']} {_json(output)}"
 

@@ -251,19 +251,15 @@ class FindContradictions(JudgeStep):
         """
         sample: Sample = state["sample"]
         facts: TurnFacts = state["turn_facts"]
-        items = {
-            n: Item("turn", n, fact.text, CONSISTENCY, turn=fact.turn) for n, fact in enumerate(facts.statements, 1)
-        }
+        items = {n: Item("turn", n, one.text, CONSISTENCY, turn=one.turn) for n, one in enumerate(facts.statements, 1)}
         several_turns = len({item.turn for item in items.values()}) > 1
         voters = voters_of(self.judge) if several_turns else []
         votes: list[_Pairs] = yield Gather([self._vote(voter, sample.language_text, items) for voter in voters])
         found = {pair: reason for vote in reversed(votes) for pair, reason in vote.items()}
-        pairs = {
-            pair: reason for pair, reason in sorted(found.items()) if majority([pair in vote for vote in votes], False)
-        }
+        counted = [pair for pair in sorted(found) if majority([pair in vote for vote in votes], False)]
         texts = {number: item.text for number, item in items.items()}
         labels = [{finding.number: finding.verdict for finding in _findings(items, vote)} for vote in votes]
-        findings = [*_findings(items, pairs), *agreement_rates(texts, voters, labels)]
+        findings = [*_findings(items, {pair: found[pair] for pair in counted}), *agreement_rates(texts, voters, labels)]
         return state | {"consistency_verdicts": findings}
 
     def _vote(self, voter: Voter, question: str, items: Items) -> Operation[_Pairs]:

@@ -62,10 +62,9 @@ class ClassifyStatements(ItemStep):
         """
         sample: Sample = state["sample"]
         answers = numbered_items(state["answer_statements"], "statement", ("TP", "extra", "FP"))
-        sides = [
-            numbered_items(texts, "reference_statement", ("TP", "FN")) for texts in state["statements_by_reference"]
-        ]
-        findings = yield Gather([self.rule_on(sample, _both(answers, references)) for references in sides])
+        sides = [numbered_items(one, "reference_statement", ("TP", "FN")) for one in state["statements_by_reference"]]
+        items = [{(item.kind, item.number): item for item in (*answers.values(), *side.values())} for side in sides]
+        findings = yield Gather([self.rule_on(sample, both) for both in items])
         return state | {"classifications": findings}
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
@@ -139,11 +138,6 @@ def classify_statements(judge: JudgeLike) -> JudgeStep:
     "TP" (the answer says it in full) or "FN".
     """
     return ClassifyStatements(prompt="classify_statements", judge=judge, answer=Classification)
-
-
-def _both(answers: Items, references: Items) -> Items:
-    """Return the statements of both sides, keyed by kind and number."""
-    return {(item.kind, item.number): item for item in (*answers.values(), *references.values())}
 
 
 def _sides(items: Items) -> tuple[dict[Any, Item], dict[Any, Item]]:

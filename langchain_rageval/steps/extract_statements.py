@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
-from langchain_rageval.steps.questions import history_data, recent_turns
+from langchain_rageval.steps.questions import recent_turns
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import FUNCTION_WORDS, WORDS
 from langchain_rageval.text.sentences import assertions, split_sentences
@@ -86,7 +86,8 @@ class ExtractStatements(JudgeStep):
             state = state | {"answer_statements": list(chain.from_iterable(part.statements for part in of_answers))}
         if self.of != "answer":
             state = _with_unmentioned(state, "reference", of_references)
-            by_reference = _same_wording([result.statements for result in of_references])
+            first: dict[str, str] = {}  # wording of near-verbatim repeats in several references
+            by_reference = [[first.setdefault(statement_key(s), s) for s in part.statements] for part in of_references]
             distinct = list(dict.fromkeys(chain.from_iterable(by_reference)))
             state = state | {"reference_statements": distinct, "statements_by_reference": by_reference}
         return state
@@ -97,9 +98,8 @@ class ExtractStatements(JudgeStep):
             return _Extraction([])
         most_tokens = self.judge.members[0].max_context_tokens
         most_characters = len(text) if most_tokens is None else most_tokens * CHARACTERS_PER_TOKEN
-        parts: list[list[str]] = yield Gather(
-            [self._extract_part(sample, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
-        )
+        shares = text_parts(text, most_characters)
+        parts: list[list[str]] = yield Gather([self._extract_part(sample, one, _MOST_HALVINGS) for one in shares])
         listed = [statement.strip() for part in parts for statement in without_list_marks(part)]
         listed = [statement for statement in listed if statement and not is_placeholder(statement, text)]
         distinct: dict[str, str] = {}
@@ -116,7 +116,10 @@ class ExtractStatements(JudgeStep):
         """
         asked = self._question(sample, text)
         known = "\n".join([sample.question, *(turn.text for turn in sample.history)])
-        objection = partial(_copied_example, prompt=asked.request.prompt, question=known, text=text)
+
+        def objection(answer: Statements) -> str | None:
+            copied = copied_statement(answer.statements, asked.request.prompt, known, text)
+            return copied and f"{copied!r} is a statement of an example; list what `text` in the input says"
 
         def is_divisible() -> bool:
             return halvings > 0 and self.judge.members[0].attempts > 1 and bool(halves(text))
@@ -125,9 +128,8 @@ class ExtractStatements(JudgeStep):
             reply: Statements = yield self.ask(JudgeQuestion(asked.request, asked.parser, objection, is_divisible))
         except CutOffReply:
             statements: list[str] = []
-            for part in halves(
-                text
-            ):  # one after the other: a judge that is cut off on every part fails after few calls
+            # one after the other: a judge that is cut off on every part fails after few calls
+            for part in halves(text):
                 statements += yield from self._extract_part(sample, part, halvings - 1)
             return statements
         return reply.statements
@@ -138,27 +140,14 @@ class ExtractStatements(JudgeStep):
         limits = AnswerLimits(lengths=(("statements", list_length(text)),))
         step: JudgeStep = self
         if sample.history:
-            history = recent_turns(sample.history, self.judge.members[0].max_context_tokens)
-            inputs = {"history": history_data(history), **inputs}
+            inputs = {"history": recent_turns(sample.history, self.judge.members[0].max_context_tokens), **inputs}
             step = self.model_copy(update={"prompt": "extract_turn_statements"})
         return step.build_question(inputs, None, language_from=sample.language_text, limits=limits)
-
-
-def _copied_example(answer: Statements, *, prompt: Prompt, question: str, text: str) -> str | None:
-    """Return an error message for the judge if a statement is copied from an example of the prompt, else None."""
-    copied = copied_statement(answer.statements, prompt, question, text)
-    return copied and f"{copied!r} is a statement of an example; list what `text` in the input says"
 
 
 def _with_unmentioned(state: State, side: Side, results: Sequence[_Extraction]) -> State:
     counts = (sum(result.unmentioned for result in results), sum(result.units for result in results))
     return state | {f"{side}_unmentioned": counts}
-
-
-def _same_wording(by_reference: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the statements with near-verbatim repeats in several references worded as the first of them."""
-    first: dict[str, str] = {}
-    return [[first.setdefault(statement_key(text), text) for text in statements] for statements in by_reference]
 
 
 def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_contexts: bool = False) -> JudgeStep:
@@ -192,7 +181,9 @@ def text_parts(text: str, most_characters: int) -> list[str]:
             parts.append(text[start:boundary])
             start = boundary
         while end - start > most_characters:
-            cut = _word_end(text, start, start + most_characters)
+            limit = start + most_characters
+            space = max(text.rfind(space, start + 1, limit) for space in " \n\t")
+            cut = space if space > start else limit  # within a long word
             parts.append(text[start:cut])
             start = cut
         boundary = end
@@ -216,12 +207,6 @@ def _sentence_ends(text: str) -> Iterator[int]:
     for sentence in split_sentences(text):
         seen += len("".join(sentence.split()))
         yield positions[seen - 1] + 1
-
-
-def _word_end(text: str, start: int, limit: int) -> int:
-    """Return the end of the last word that ends before `limit`; `limit` itself within one long word."""
-    space = max(text.rfind(space, start + 1, limit) for space in " \n\t")
-    return space if space > start else limit
 
 
 _SHORTEST_CONTENT_WORD = 4  # letters

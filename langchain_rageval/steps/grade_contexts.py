@@ -12,17 +12,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, ContextVerdicts, NeededSentences, RelevanceGrades
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.item_step import (
-    GradeStep,
-    Item,
-    Items,
-    ItemStep,
-    Part,
-    Ruling,
-    Rulings,
-    combine,
-    numbered_items,
-)
+from langchain_rageval.steps.item_step import GradeStep, Item, Items, ItemStep, Part, Ruling, Rulings, numbered_items
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 
@@ -120,9 +110,8 @@ class GradeRelevance(_ChunkStep, GradeStep):
         groups = [[text] for text in worded] if self.pointwise else [worded]
         items = [numbered_items(group, "context", self.labels) for group in groups]
         shown = [NumberedContexts.of(group) for group in groups]
-        parts: list[list[Finding]] = yield Gather(
-            [self.rule_on(sample, *part) for part in zip(items, shown, strict=True)]
-        )
+        works = [self.rule_on(sample, *part) for part in zip(items, shown, strict=True)]
+        parts: list[list[Finding]] = yield Gather(works)
         graded: dict[str, Finding] = {}
         rates: dict[str, Finding] = {}
         for group, part in zip(groups, parts, strict=True):
@@ -169,6 +158,8 @@ class SelectSentences(ItemStep):
     If a reply contains an unknown sentence number or a range, the judge is asked again.
     """
 
+    joins_reasons = True
+
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which sentences are needed to answer the question, and add the findings to the state.
 
@@ -207,7 +198,7 @@ class SelectSentences(ItemStep):
 
     def _finding(self, item: Item, rulings: Sequence[Ruling]) -> Finding:
         """Return the finding with the reasons of all votes that need the sentence, also if they are a minority."""
-        return super()._finding(item, rulings).model_copy(update={"reason": combine(rulings).reason})
+        return super()._finding(item, rulings).model_copy(update={"reason": self._joined(rulings).reason})
 
 
 def select_sentences(judge: JudgeLike) -> JudgeStep:

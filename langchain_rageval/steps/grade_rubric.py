@@ -7,23 +7,15 @@ agreement rates if there are several votes. A blank answer gets the lowest grade
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RubricGrades
-from langchain_rageval.prompts.criteria import (
-    DEFAULT_LANGUAGE,
-    Criterion,
-    Scale,
-    criterion_inputs,
-    criterion_key,
-    on_scale,
-)
+from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, criterion_inputs, criterion_key, on_scale
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_windows, with_windows
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -61,22 +53,14 @@ class GradeRubric(GradeStep):
     @property
     def instrument(self) -> dict[str, Any]:
         """Configuration of this step that affects its grades: judge, prompts, schema, criteria and scale."""
-        inputs = {
-            language: [
-                criterion_inputs(criterion, self.scale, with_examples=self.with_examples) for criterion in criteria
-            ]
-            for language, criteria in self.criteria.items()
-        }
+        inputs = {language: self._criteria_inputs(criteria) for language, criteria in self.criteria.items()}
         return {**super().instrument, "criteria": digest_of(inputs), "contexts": "windows"}
 
     def _criteria(self, language: str) -> _Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]
 
-    def _criteria_of(self, prompts: PromptSet) -> _Criteria:
-        """Return the criteria for a request: those of the prompt set if it has its own and they may be replaced."""
-        if self.replaceable and prompts.criteria:
-            return on_scale(prompts.criteria, self.scale)
-        return self._criteria(prompts.common.language)
+    def _criteria_inputs(self, criteria: Iterable[Criterion]) -> list[dict[str, Any]]:
+        return [criterion_inputs(criterion, self.scale, with_examples=self.with_examples) for criterion in criteria]
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         if not (sample.answer or "").strip():
@@ -84,15 +68,14 @@ class GradeRubric(GradeStep):
         return [(items, window) for window in background_windows(shown, judge)]
 
     def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
-        all_criteria = self._criteria_of(judge.prompt_set(sample.language_text))
-        criteria = [criterion for criterion in all_criteria if criterion_key(criterion.name) in items]
+        prompts = judge.prompt_set(sample.language_text)
+        is_replaced = self.replaceable and prompts.criteria
+        criteria = on_scale(prompts.criteria, self.scale) if is_replaced else self._criteria(prompts.common.language)
         return {
             "question": sample.question,
             "answer": sample.answer,
             "reference": "\n".join(sample.references),
-            "criteria": [
-                criterion_inputs(criterion, self.scale, with_examples=self.with_examples) for criterion in criteria
-            ],
+            "criteria": self._criteria_inputs(one for one in criteria if criterion_key(one.name) in items),
         }
 
     def _limits(self, items: Items, shown: Any) -> AnswerLimits:
@@ -117,7 +100,7 @@ class GradeRubric(GradeStep):
 def grade_rubric(
     judge: JudgeLike,
     criteria: Mapping[str, Sequence[Criterion]],
-    scale: Scale,
+    scale: tuple[int, int],
     *,
     with_examples: bool,
     replaceable: bool = False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, frexp, isfinite, sqrt
 from typing import Any, Literal
 
@@ -206,6 +206,7 @@ def _cosine(one: Vector, other: Vector) -> float:
 Reranker = BaseCrossEncoder | BaseDocumentCompressor
 
 _POSITION_KEY = "rageval_place"
+_DROPPED = 0.0  # score of a text that a compressor leaves out
 
 
 class RerankContexts(Stage[State]):
@@ -249,13 +250,22 @@ class _CompressorRater(BaseCrossEncoder):
     def score(self, text_pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return a score for each pair of question and text from the rank that the compressor gives to the text.
 
+        Documents of its output are identified by their metadata, or else by their text.
         The first document of its output scores the number of texts, each next document one less, dropped texts 0.
         """
         question, texts = text_pairs[0][0], [text for _, text in text_pairs]
         documents = [Document(text, metadata={_POSITION_KEY: position}) for position, text in enumerate(texts)]
-        ranking = dict.fromkeys(_positions(self.compressor.compress_documents(documents, question), texts))
+        positions = []
+        for document in self.compressor.compress_documents(documents, question):
+            position = document.metadata.get(_POSITION_KEY)
+            if position is None and document.page_content not in texts:
+                raise ModelOutputError(
+                    f"the reranker returned a document that was not retrieved: {document.page_content[:100]!r}; "
+                    "a reranker must keep the metadata or the text of a document"
+                )
+            positions.append(texts.index(document.page_content) if position is None else position)
         scores = dict.fromkeys(range(len(texts)), _DROPPED)
-        scores |= {position: float(len(texts) - rank) for rank, position in enumerate(ranking)}
+        scores |= {position: float(len(texts) - rank) for rank, position in enumerate(dict.fromkeys(positions))}
         return list(scores.values())
 
 
@@ -276,20 +286,3 @@ def rerank_contexts(reranker: Reranker) -> RerankContexts:
         )
     rater = reranker if isinstance(reranker, BaseCrossEncoder) else _CompressorRater(reranker)
     return RerankContexts(name="rerank_contexts", reranker=reranker, rater=rater)
-
-
-_DROPPED = 0.0
-
-
-def _positions(documents: Iterable[Document], texts: Sequence[str]) -> list[int]:
-    """Return the position of each document among the texts, by its metadata or else by its text."""
-    positions = []
-    for document in documents:
-        position = document.metadata.get(_POSITION_KEY)
-        if position is None and document.page_content not in texts:
-            raise ModelOutputError(
-                f"the reranker returned a document that was not retrieved: {document.page_content[:100]!r}; "
-                "a reranker must keep the metadata or the text of a document"
-            )
-        positions.append(texts.index(document.page_content) if position is None else position)
-    return positions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 from langchain_rageval.data.notes import Note, explain
@@ -119,9 +120,8 @@ class RewriteQuestion(JudgeStep):
         sample: Sample = state["sample"]
         if not sample.history:
             return state
-        judge = self.judge.members[0]
-        history = recent_turns(sample.history, judge.max_context_tokens)
-        inputs = {"history": history_data(history), "question": sample.question}
+        history = recent_turns(sample.history, self.judge.members[0].max_context_tokens)
+        inputs = {"history": history, "question": sample.question}
         answer = yield from self._answer(inputs, None, language_from=sample.language_text, limits=AnswerLimits())
         accepted, finding = _checked(sample, answer)
         return state | {
@@ -136,25 +136,19 @@ def rewrite_question(judge: JudgeLike) -> JudgeStep:
     return RewriteQuestion(prompt="rewrite_question", judge=judge, answer=StandaloneQuestion)
 
 
-def history_data(history: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return turns as data for a request, such as `{"role": "user", "text": "Hi"}` for each turn."""
-    return [turn.model_dump() for turn in history]
+def recent_turns(history: Sequence[Turn], most_tokens: int | None = None) -> list[dict[str, Any]]:
+    """Return the last turns that fit into `most_tokens` as data for a request, at least the last turn.
 
-
-def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]:
-    """Return the last turns that fit into `most_tokens`, at least the last turn; with None, all turns.
-
-    Four characters count as one token.
+    A turn has a form such as `{"role": "user", "text": "Hi"}`. Four characters count as one token. With None, all turns
+    are returned.
     """
-    if most_tokens is None:
-        return list(history)
-    left = most_tokens * CHARACTERS_PER_TOKEN
-    recent: list[Turn] = []
+    left = inf if most_tokens is None else most_tokens * CHARACTERS_PER_TOKEN
+    recent: list[dict[str, Any]] = []
     for turn in reversed(history):
         left -= len(turn.text)
         if recent and left < 0:
             break
-        recent.append(turn)
+        recent.append(turn.model_dump())
     return recent[::-1]
 
 
@@ -205,13 +199,11 @@ class RegenerateQuestions(JudgeStep):
         inputs: dict[str, Any] = {"answer": sample.answer, "count": self.count}
         step: JudgeStep = self
         if sample.history:
-            history = recent_turns(sample.history, voter.judge.max_context_tokens)
-            inputs = {"history": history_data(history), **inputs}
+            inputs = {"history": recent_turns(sample.history, voter.judge.max_context_tokens), **inputs}
             step = self.model_copy(update={"prompt": "regenerate_turn_questions"})
         limits = AnswerLimits(lengths=(("questions", self.count),))
-        return step._answer(
-            inputs, None, voter, language_from=sample.language_text, objection=_objection, limits=limits
-        )
+        options = {"language_from": sample.language_text, "objection": _objection, "limits": limits}
+        return step._answer(inputs, None, voter, **options)
 
 
 def regenerate_questions(judge: JudgeLike, *, count: int) -> JudgeStep:

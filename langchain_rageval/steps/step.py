@@ -170,9 +170,8 @@ class NumberedInputs:
         if not isinstance(inputs, Mapping):
             raise ConfigError(f"inputs of step {self.step} returned {type(inputs).__name__}: it must return a mapping")
         contexts = inputs.get("contexts")
-        if contexts is not None and not (
-            isinstance(contexts, list | tuple) and all(isinstance(text, str) for text in contexts)
-        ):
+        are_texts = isinstance(contexts, list | tuple) and all(isinstance(text, str) for text in contexts)
+        if contexts is not None and not are_texts:
             raise ConfigError(
                 f"inputs of step {self.step} gave contexts that are not a list of texts: they are numbered for the "
                 "judge; use another name for other data"
@@ -274,14 +273,9 @@ class Step:
         Raises:
             ConfigError: if the step uses the name of a packaged prompt that does not exist.
         """
-        fields: dict[str, Any] = {
-            "prompt": self.prompts or self.packaged_prompt,
-            "judge": map_members(Judge.of(judge), self._with_offline_answer),
-            "answer": self.answer,
-            "name": self.name,
-            "definition": self,
-        }
-        return SampleStep(**fields)
+        prompt: Any = self.prompts or self.packaged_prompt
+        judge = map_members(Judge.of(judge), self._with_offline_answer)
+        return SampleStep(prompt=prompt, judge=judge, answer=self.answer, name=self.name, definition=self)
 
     @classmethod
     def from_chain(
@@ -317,13 +311,8 @@ class Step:
             runnable: Runnable[Any, Any] = coerce_to_runnable(chain)
         except TypeError:
             raise ConfigError(f"step {name} takes a Runnable or a function, got {type(chain).__name__}") from None
-        fields: dict[str, Any] = {
-            "chain": runnable,
-            "inputs": inputs_function(name, reads, inputs),
-            "result_name": key,
-            "name": name,
-        }
-        return ChainStep(**fields)
+        function = inputs_function(name, reads, inputs)
+        return ChainStep(chain=runnable, inputs=function, result_name=key, name=name)
 
     def _with_offline_answer(self, judge: Judge) -> Judge:
         if self.offline is None or not isinstance(judge.model, OfflineJudge):
@@ -362,14 +351,10 @@ class SampleStep(JudgeStep):
     def _vote(
         self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], shown: NumberedContexts
     ) -> Operation[BaseModel]:
-        join = self.definition.windows
-        parts = background_windows(shown, voter.judge)
-        answers: list[BaseModel] = yield Gather(
-            [
-                self._answer(inputs, part, voter, language_from=sample.language_text)
-                for part in (parts if join else parts[:1])
-            ]
-        )
+        join, language = self.definition.windows, sample.language_text
+        parts = background_windows(shown, voter.judge)[: None if join else 1]
+        requests = [self._answer(inputs, part, voter, language_from=language) for part in parts]
+        answers: list[BaseModel] = yield Gather(requests)
         if join is None or len(answers) == 1:
             return answers[0]
         return checked_answer(join(answers), self.answer, "windows")
@@ -448,18 +433,15 @@ def _answer_types(steps: Sequence[Runnable[Any, Any]]) -> dict[str, TypeAdapter[
         if isinstance(step, SampleStep):
             types[step.definition.key] = step.answer
         elif isinstance(step, ChainStep):
-            types[step.result_name] = _output_type(step.chain)
+            last = step.chain.last if isinstance(step.chain, RunnableSequence) else step.chain
+            tools = getattr(last, "tools", None) or [None]  # of the parser that with_structured_output appends
+            parsed = getattr(last, "pydantic_object", None) or tools[0]
+            types[step.result_name] = (
+                parsed if isinstance(parsed, type) and issubclass(parsed, BaseModel) else JsonValue
+            )
         else:
             return {}
     return {key: TypeAdapter(answer_type) for key, answer_type in types.items()}
-
-
-def _output_type(chain: Runnable[Any, Any]) -> Any:
-    """Return what the parser at the end of a chain gives: a pydantic class, or a value of JSON."""
-    last = chain.last if isinstance(chain, RunnableSequence) else chain
-    tools = getattr(last, "tools", None) or [None]  # of the parser that with_structured_output appends
-    found = getattr(last, "pydantic_object", None) or tools[0]
-    return found if isinstance(found, type) and issubclass(found, BaseModel) else JsonValue
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:

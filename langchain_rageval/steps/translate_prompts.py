@@ -49,11 +49,20 @@ class _TranslatePrompts(JudgeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask once for all texts; again if the translation loses a token that the steps rely on."""
         texts: Mapping[int, str] = state["texts"]
+
+        def objection(answer: Translations) -> str | None:
+            numbers = [item.text for item in answer.translations]
+            if sorted(numbers) != sorted(texts):
+                return f"expected one translation for each of {[*texts]}, got {numbers}"
+            for item in answer.translations:
+                if problem := _problem(texts[item.text], item.content, state["labels"], state["chunks"]):
+                    return f"text {item.text} {problem}"
+            return None
+
         inputs = {
             "language": state["language"],
             "texts": [{"text": number, "content": text} for number, text in texts.items()],
         }
-        objection = _objection(texts, state["labels"], state["chunks"])
         question = self.build_question(inputs, None, language_from="", objection=objection)
         answer: Translations = yield self.ask(question)
         return state | {"translations": {item.text: item.content for item in answer.translations}}
@@ -146,36 +155,17 @@ def _enum_values(schema: Any) -> Iterator[str]:
             yield from _enum_values(inner)
 
 
-def _objection(
-    texts: Mapping[int, str], labels: Collection[str], chunks: Collection[str]
-) -> Callable[[Translations], str | None]:
-    def objection(answer: Translations) -> str | None:
-        numbers = [item.text for item in answer.translations]
-        if sorted(numbers) != sorted(texts):
-            return f"expected one translation for each of {[*texts]}, got {numbers}"
-        for item in answer.translations:
-            text = texts[item.text]
-            problem = _problem(text, item.content, labels) or (
-                text in chunks and _sentence_count_problem(text, item.content)
-            )
-            if problem:
-                return f"text {item.text} {problem}"
-        return None
-
-    return objection
-
-
-def _problem(text: str, translation: str, labels: Collection[str]) -> str | None:
+def _problem(text: str, translation: str, labels: Collection[str], chunks: Collection[str]) -> str | None:
     forms = (form for label in labels for form in (f'"{label}"', f"- {label}"))
     tokens = {*_TOKEN.findall(text), *(form for form in forms if form in text)}
     missing = sorted(token for token in tokens if token not in translation)
     if missing:
         return f"lacks {', '.join(missing)}"
     same = len(text) >= _SHORTEST_TRANSLATED and translation.strip() == text.strip()
-    return "is not translated" if same or not translation.strip() else None
-
-
-def _sentence_count_problem(text: str, translation: str) -> str | None:
-    """Return a message if the numbers of sentences differ, because citations refer to sentence numbers."""
+    if same or not translation.strip():
+        return "is not translated"
+    if text not in chunks:
+        return None
+    # citations refer to sentence numbers
     expected, actual = (len(NumberedContexts.of([one]).sentences) for one in (text, translation))
     return None if expected == actual else f"has {actual} sentences instead of {expected}"

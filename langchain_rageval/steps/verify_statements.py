@@ -267,8 +267,7 @@ class VerifyByNli(Stage[State]):
         pairs = tuple((premise.text, text) for text in statements.values() for premise in premises)
         entailed = contradicted = np.zeros(0)
         if pairs:
-            encoder = self.verifier.cross_encoder
-            scores = yield from rate_pairs(encoder, pairs)
+            scores = yield from rate_pairs(self.verifier.cross_encoder, pairs)
             entailed, contradicted = self.verifier._probabilities(scores, len(pairs))
         shape = (len(statements), len(premises))
         rows = zip(statements.items(), entailed.reshape(shape), contradicted.reshape(shape), strict=True)
@@ -283,7 +282,11 @@ class VerifyByNli(Stage[State]):
             ("supported", "entailment", entailed),
             ("contradicted", "contradiction", contradicted),
         ):
-            cites = _deciding_sentences(premises, scores >= self.verifier.threshold)
+            cites: list[str] = []
+            for premise, decisive in zip(premises, scores >= self.verifier.threshold, strict=True):
+                # a chunk counts as a whole only if none of its sentences decides alone
+                if decisive and not set(premise.cites) & set(cites):
+                    cites += premise.cites
             if cites:
                 return finding.model_copy(update={"verdict": verdict, "reason": _reason(label, scores), "cites": cites})
         return finding
@@ -295,21 +298,8 @@ def _premises(contexts: NumberedContexts) -> Iterator[_Premise]:
         sentences = [_Premise(line.text, [line.number]) for line in lines]
         yield from sentences
         if len(sentences) > 1:
-            yield _Premise(
-                " ".join(sentence.text for sentence in sentences), [n for sentence in sentences for n in sentence.cites]
-            )
-
-
-def _deciding_sentences(premises: Sequence[_Premise], decides: NDArray[np.bool_]) -> list[str]:
-    """Return the numbers of the sentences that decide a verdict.
-
-    All sentences of a chunk are returned if the chunk decides as a whole and none of its sentences alone.
-    """
-    cites: list[str] = []
-    for premise, decisive in zip(premises, decides, strict=True):
-        if decisive and not set(premise.cites) & set(cites):
-            cites += premise.cites
-    return cites
+            text = " ".join(sentence.text for sentence in sentences)
+            yield _Premise(text, [number for sentence in sentences for number in sentence.cites])
 
 
 def _reason(label: str, scores: _Scores) -> str:

@@ -158,13 +158,10 @@ class AnswerVotes:
         how = self._reducer or ("median" if annotation is int else "mean" if annotation is float else "majority")
         if how != "majority" and annotation in (int, float):
             return median_low(given) if how == "median" else fmean(given)
-        return self._most_frequent(given, len(values))
-
-    def _most_frequent(self, values: Sequence[Any], count: int) -> Any:
-        labels = [_label(value) for value in values]
+        labels = [_label(value) for value in given]
         winner = max(labels, key=labels.count)
-        self.is_undecided = self.is_undecided or labels.count(winner) * 2 <= count
-        return values[labels.index(winner)]
+        self.is_undecided = self.is_undecided or labels.count(winner) * 2 <= len(values)
+        return given[labels.index(winner)]
 
     def _joined_mappings(self, votes: Sequence[Mapping[Any, Any]], annotation: Any, path: str) -> dict[Any, Any]:
         """Return the value that the votes decide for each key that more than half of them have."""
@@ -226,21 +223,18 @@ def _in_order(votes: Sequence[Mapping[Any, Any]]) -> list[Any]:
 
 def _named(items: Sequence[Any]) -> dict[str, Any]:
     """Return the elements of a list by what tells them apart: their number or name, themselves, or their places."""
-    if not all(isinstance(item, BaseModel) for item in items):
+    if not items or not all(isinstance(item, BaseModel) for item in items):
         return {_label(item): item for item in items}
-    field = _name_field(type(items[0])) if items else None
-    names = [str(place) if field is None else _label(getattr(item, field)) for place, item in enumerate(items, 1)]
-    return dict(zip(names if len({*names}) == len(names) else map(str, range(1, len(items) + 1)), items, strict=True))
-
-
-def _name_field(kind: type[BaseModel]) -> str | None:
-    """Return the field of a class that numbers or names its objects; None if there is none."""
+    kind = type(items[0])
     types = {name: plain_type(field.annotation) for name, field in kind.model_fields.items()}
     own = {*_NUMBERING, kind.__name__.lower()}
     numbers = [name for name, annotation in types.items() if annotation is int and name.lower() in own]
     texts = [name for name, annotation in types.items() if annotation is str and not _EXPLANATION.search(name)]
     labels = [name for name in types if name.lower() in own and labels_of(types[name])]
-    return next(iter([*numbers, *labels, *texts]), None)
+    places = [str(place) for place in range(1, len(items) + 1)]
+    fields = [*numbers, *labels, *texts]
+    names = [_label(getattr(item, fields[0])) for item in items] if fields else places
+    return dict(zip(names if len({*names}) == len(names) else places, items, strict=True))
 
 
 def _label(value: Any) -> str:

@@ -32,7 +32,7 @@ from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevan
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.measure_similarity import measure_similarity
-from langchain_rageval.steps.questions import history_data, regenerate_questions, rewrite_question
+from langchain_rageval.steps.questions import recent_turns, regenerate_questions, rewrite_question
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.testset.candidate import ask_step
@@ -350,7 +350,7 @@ EXAMINATIONS: Mapping[str, Examination] = {
     ),
     "review_follow_up": _prompt_examination(
         "review_follow_up",
-        lambda item: {"turns": history_data(item.history), "question": item.question, "standalone": item.references[0]},
+        lambda item: {"turns": recent_turns(item.history), "question": item.question, "standalone": item.references[0]},
     ),
     "find_passages": _prompt_examination(
         "find_passages",

@@ -80,9 +80,8 @@ def test_a_refusal_is_in_the_language_of_the_question():
 
 def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_reads():
     turns = [Turn(role="user", text=letter * 40) for letter in "abc"]
-    assert recent_turns(turns, None) == turns
-    assert recent_turns(turns, 20) == turns[1:]
-    assert recent_turns(turns, 1) == turns[2:]
+    for limit, kept in ((None, "abc"), (20, "bc"), (1, "c")):
+        assert recent_turns(turns, limit) == [{"role": "user", "text": letter * 40} for letter in kept]
     judge = scripted(StandaloneQuestion(reason="", question="?"))
     rewritten(Judge(judge, max_context_tokens=1), SAMPLE.model_copy(update={"history": turns}))
     assert [turn["text"][0] for turn in judge.inputs[0]["history"]] == ["c"]
