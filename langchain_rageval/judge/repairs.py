@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 _QUOTES: Final = {"'": "'", "“": "”", "„": "“”", "«": "»", "‘": "’"}
@@ -40,6 +40,7 @@ _INDEX: Final = re.compile(r"(?<=[A-Za-z0-9_])\[")
 _SURPLUS_BRACE: Final = re.compile(r"\}[\s`]*+\Z")
 _STRAIGHTENED: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}", re.DOTALL)
 _ESCAPE: Final = re.compile(r'"|\\(?:x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|.)', re.DOTALL)
+_JSON_LITERALS: Final = {"True": "true", "False": "false", "None": "null"}
 _LITERAL: Final = re.compile(rf"{_STRING}|\b(?:True|False|None)\b", re.DOTALL)
 _COMMA: Final = re.compile(rf"{_STRING}|[\[{{,:]\s*+,|,(?=\s*+[\]}}])", re.DOTALL)
 _STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}|(?P<comment>{_COMMENT})", re.DOTALL)
@@ -147,49 +148,22 @@ def comments_in(text: str) -> list[str]:
     return [match["comment"] for match in _STRING_OR_COMMENT.finditer(text) if match["comment"]]
 
 
-def no_comments(text: str) -> str:
-    """Remove `//` and `/* */` comments, except those with a quote or a brace, which may hold data."""
-
-    def remove(match: re.Match[str]) -> str:
-        comment = match["comment"]
-        is_plain = comment and not _SAYS_MORE.search(comment) and (comment[1] == "/" or comment.endswith("*/"))
-        return " " if is_plain else match[0]
-
-    return _STRING_OR_COMMENT.sub(remove, text)
+def _without_comment(match: re.Match[str]) -> str:
+    """Remove a `//` or `/* */` comment, except one with a quote or a brace, which may hold data."""
+    comment = match["comment"]
+    is_plain = comment and not _SAYS_MORE.search(comment) and (comment[1] == "/" or comment.endswith("*/"))
+    return " " if is_plain else match[0]
 
 
-def plain_spaces(text: str) -> str:
-    """Replace no-break and zero-width spaces between JSON tokens by spaces; keep such characters in strings."""
-    return _STRING_OR_SPACE.sub(lambda match: " " if match["space"] else match[0], text)
-
-
-def quoted_keys(text: str) -> str:
-    """Add quotes around bare keys, as in `{verdict: 1, reason: "да"}`."""
-    return _BARE_KEY.sub(lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0], text)
-
-
-def no_escaped_marks(text: str) -> str:
-    r"""Remove the backslash from escapes that JSON does not allow in a string, such as `\'`, `\_` and `\$`."""
-
-    def unescape(match: re.Match[str]) -> str:
-        return _ESCAPE_PAIR.sub(lambda pair: pair[1] if _ESCAPED_MARK.fullmatch(pair[0]) else pair[0], match[0])
-
-    return _ESCAPED_STRING.sub(unescape, text) if _ESCAPED_MARK.search(text) else text
-
-
-def straight_quotes(text: str) -> str:
+def _in_double_quotes(match: re.Match[str]) -> str:
     """Replace quotes by double ones: `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}`.
 
     Such a string ends at the closing quote before a comma, a colon, a closing bracket or the end of the text, so
     `['don't']` is one string.
     """
-
-    def straighten(match: re.Match[str]) -> str:
-        if not match["quoted"]:
-            return match[0]
-        return f'{match["before"]}"{_ESCAPE.sub(_json_escape, match["quoted"][1:-1])}"'
-
-    return _STRAIGHTENED.sub(straighten, text)
+    if not match["quoted"]:
+        return match[0]
+    return f'{match["before"]}"{_ESCAPE.sub(_json_escape, match["quoted"][1:-1])}"'
 
 
 def _json_escape(match: re.Match[str]) -> str:
@@ -198,25 +172,27 @@ def _json_escape(match: re.Match[str]) -> str:
     return {'"': '\\"', "\\'": "'"}.get(match[0], match[0])
 
 
-def json_literals(text: str) -> str:
-    """Replace Python literals, as in `{"abstains": True, "answer": None}`, by `true`, `false` and `null`."""
-    literals = {"True": "true", "False": "false", "None": "null"}
-    return _LITERAL.sub(lambda match: literals.get(match[0], match[0]), text)
+def _without_escaped_marks(text: str) -> str:
+    r"""Remove the backslash from escapes that JSON does not allow in a string, such as `\'`, `\_` and `\$`."""
 
+    def unescape(match: re.Match[str]) -> str:
+        return _ESCAPE_PAIR.sub(lambda pair: pair[1] if _ESCAPED_MARK.fullmatch(pair[0]) else pair[0], match[0])
 
-def no_trailing_commas(text: str) -> str:
-    """Remove the last comma of `["a", "b",]` and `{"a": 1,}`; keep `[,]` and `["a",,]`, in which an item is missing."""
-    return _COMMA.sub(lambda match: "" if match[0] == "," else match[0], text)
+    return _ESCAPED_STRING.sub(unescape, text) if _ESCAPED_MARK.search(text) else text
 
 
 REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
-    no_comments,
-    straight_quotes,
-    plain_spaces,
-    quoted_keys,
-    no_escaped_marks,
-    json_literals,
-    no_trailing_commas,
+    partial(_STRING_OR_COMMENT.sub, _without_comment),
+    partial(_STRAIGHTENED.sub, _in_double_quotes),
+    # no-break and zero-width spaces between JSON tokens; such characters are kept in strings
+    partial(_STRING_OR_SPACE.sub, lambda match: " " if match["space"] else match[0]),
+    # bare keys, as in `{verdict: 1, reason: "да"}`
+    partial(_BARE_KEY.sub, lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0]),
+    _without_escaped_marks,
+    # Python literals, as in `{"abstains": True, "answer": None}`
+    partial(_LITERAL.sub, lambda match: _JSON_LITERALS.get(match[0], match[0])),
+    # the last comma of `["a", "b",]` and `{"a": 1,}`; `[,]` and `["a",,]`, in which an item is missing, are kept
+    partial(_COMMA.sub, lambda match: "" if match[0] == "," else match[0]),
 )
 
 

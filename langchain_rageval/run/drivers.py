@@ -276,13 +276,11 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
                 with MeteredChain(run, slot) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
             case EmbedBatch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
-                embed = partial(embeddings.embed_documents, list(texts))
-                return await run.acall_with_timeout(embed, embeddings, turn)
+                return await run.acall_with_timeout(partial(embeddings.embed_documents, list(texts)), embeddings, turn)
             case EmbedBatch(embeddings, texts):
                 return await run.await_with_timeout(embeddings.aembed_documents(list(texts)), embeddings)
             case Rate(cross_encoder, pairs):  # has no async methods
-                rate = partial(cross_encoder.score, list(pairs))
-                return await run.acall_with_timeout(rate, cross_encoder, turn)
+                return await run.acall_with_timeout(partial(cross_encoder.score, list(pairs)), cross_encoder, turn)
 
 
 async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:

@@ -146,17 +146,14 @@ class EmbeddingQueue:
         for text, vector in zip(texts, vectors, strict=True):
             try:
                 result = np.array(vector, dtype=np.float64)
-                self._compare(result)
+                if self.alike >= 0:
+                    self._first = result if self._first is None else self._first
+                    self.alike = self.alike + 1 if np.array_equal(result, self._first) else -1
                 batch[text].set_result(result)
             except (TypeError, ValueError):
                 self._fail(
                     {text: batch[text]}, ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
                 )
-
-    def _compare(self, vector: Vector) -> None:
-        if self.alike >= 0:
-            self._first = vector if self._first is None else self._first
-            self.alike = self.alike + 1 if np.array_equal(vector, self._first) else -1
 
     def _has(self, text: str) -> bool:
         if text in self._sent:

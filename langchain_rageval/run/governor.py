@@ -160,8 +160,7 @@ class Ledger:
         """
         now = time.monotonic()
         self._seen[worker], self._spent[worker] = now, spent
-        active = [name for name, seen in self._seen.items() if now - seen <= _ACTIVE]
-        count = max(self._workers, len(active))
+        count = max(self._workers, sum(now - seen <= _ACTIVE for seen in self._seen.values()))
         granted = self._granted.get(worker, Cost()).at_least(spent)
         if self._budget is not None:
             others = (self._granted[name].at_least(self._spent[name]) for name in self._granted if name != worker)
@@ -169,8 +168,7 @@ class Ledger:
             bounds = zip(astuple(self._budget), taken, granted, wanted, strict=True)
             granted = Cost(*(_grant(*numbers, count) for numbers in bounds))
         self._granted[worker] = granted
-        place = list(self._seen).index(worker)
-        slots = self._limit // count + (place < self._limit % count)
+        slots = self._limit // count + (list(self._seen).index(worker) < self._limit % count)
         return Lease(granted, max(1, slots), 1 / count, any(cost.tokens for cost in self._spent.values()))
 
 

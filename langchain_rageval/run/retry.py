@@ -86,8 +86,7 @@ class RetryPolicy:
         allowed = min(attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else attempts
         if tried >= allowed or not is_transient(error):
             return None
-        requested = retry_after(error)
-        if requested is not None:
+        if (requested := retry_after(error)) is not None:
             return min(requested, self.max_wait)
         longest = min(self.initial * 2.0 ** min(tried - 1, _MOST_DOUBLINGS), self.max_wait)
         return longest * random.uniform(0.5, 1.0) if self.jitter else longest
@@ -186,12 +185,8 @@ def status_of(error: BaseException) -> int | None:
     if isinstance(response, Mapping):  # of AWS
         response = response.get("ResponseMetadata")
     in_response = response.get("HTTPStatusCode") if isinstance(response, Mapping) else None
-    candidates = (
-        getattr(error, "status_code", None),
-        getattr(response, "status_code", None) or in_response,
-        getattr(error, "code", None),
-    )
-    for status in candidates:
+    in_response = getattr(response, "status_code", None) or in_response
+    for status in (getattr(error, "status_code", None), in_response, getattr(error, "code", None)):
         if isinstance(status, int) and status in _HTTP_ERRORS:
             return int(status)
     if error.__cause__ is not None and (status := status_of(error.__cause__)) is not None:
@@ -208,8 +203,7 @@ def retry_after(error: BaseException) -> float | None:
 
 def headers_of(error: BaseException) -> Mapping[str, Any]:
     """Return the headers of the HTTP response in an error; empty if the error has no response."""
-    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None)
-    return headers or {}
+    return getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
 
 
 def _number(value: Any) -> float | None:

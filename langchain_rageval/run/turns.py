@@ -93,8 +93,7 @@ def gates_of(model: Any) -> list[AdaptiveLimiter]:
     An engine is an object that computes in this process, such as a model of `llama_cpp`. The list is empty if there is
     no engine.
     """
-    engines = engines_of(model)
-    return [_gate_of(engine) for engine in sorted(engines, key=id)]
+    return [_gate_of(engine) for engine in sorted(engines_of(model), key=id)]
 
 
 def engines_of(model: Any) -> list[Any]:

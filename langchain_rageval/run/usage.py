@@ -35,8 +35,7 @@ def model_label(model: Any) -> str:
         return model.get_name()
     if model is None or isinstance(model, str):
         return model or "the model"
-    name = next(iter(_own_names(model)), "")
-    return f"{type(model).__name__} {without_keys(name)}".strip()
+    return f"{type(model).__name__} {without_keys(next(iter(_own_names(model)), ''))}".strip()
 
 
 Price = tuple[float, float] | tuple[float, float, float]
@@ -137,8 +136,7 @@ def _configured(model: Any) -> list[str]:
 
 
 def _own_names(model: Any) -> list[str]:
-    names = (getattr(model, field, None) for field in _NAMES)
-    return [name for name in names if isinstance(name, str) and name]
+    return [name for field in _NAMES if isinstance(name := getattr(model, field, None), str) and name]
 
 
 def is_amount(number: Any) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import reduce
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
@@ -103,8 +104,7 @@ class Waves:
             JudgeUnavailable: if the provider refused a batch.
         """
         apis = {(api.provider, api.endpoint): api for api in self._recorder.apis.values()}
-        batches = [batch for batch in self._known() if (batch.provider, batch.endpoint) in apis]
-        for batch in batches:
+        for batch in [known for known in self._known() if (known.provider, known.endpoint) in apis]:
             found = batch.id or apis[batch.provider, batch.endpoint].find(batch.key, batch.count, batch.since)
             self._remember(replace(batch, id=found), is_under_way=found is not None)  # None: it was not created
         self._wait({batch.key: apis[batch.provider, batch.endpoint] for batch in self.under_way}, {})
@@ -156,9 +156,7 @@ class Waves:
 
     def _fits_budget(self, wave: Sequence[RecordedRequest]) -> bool:
         """Return True if a wave fits the budget; otherwise its requests are refused from now on."""
-        cost = Cost()
-        for request in wave:
-            cost = cost.plus(cost_of(request))
+        cost = reduce(Cost.plus, map(cost_of, wave), Cost())
         try:
             self._governor.check_cost(cost, self._recorder.spent)
         except BudgetExceeded as error:
