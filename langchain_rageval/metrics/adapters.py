@@ -241,8 +241,7 @@ def mlflow_scorer(metric: ScorerGroup, name: str) -> MlflowScorer:
 
 def mlflow_key(name: str) -> str:
     """Return a metric's name as a valid MLflow key: "@" becomes "_at_", any other invalid character becomes "_"."""
-    key = _REFUSED.sub("_", name.replace("@", "_at_")).strip(". ")[:_LONGEST_NAME]
-    return key or "_"
+    return _REFUSED.sub("_", name.replace("@", "_at_")).strip(". ")[:_LONGEST_NAME] or "_"
 
 
 def _fields(inputs: Any, outputs: Any, expectations: Any, trace: Trace | None) -> dict[str, Any]:
@@ -274,13 +273,9 @@ def _retrieved(trace: Trace) -> Iterator[Any]:
         while parent is not None and parent.span_type != _RETRIEVER:
             parent = spans.get(parent.parent_id or "")
         if span.span_type == _RETRIEVER and parent is None and isinstance(span.outputs, list):
-            yield from map(_with_id, span.outputs)
-
-
-def _with_id(document: Any) -> Any:
-    """Return a document with the id by which MLflow's expectations name it."""
-    uri = document.get("metadata", {}).get("doc_uri") if isinstance(document, Mapping) else None
-    return document if uri is None else {**document, "id": uri}
+            for document in span.outputs:
+                uri = document.get("metadata", {}).get("doc_uri") if isinstance(document, Mapping) else None
+                yield document if uri is None else {**document, "id": uri}  # by which MLflow's expectations name it
 
 
 def _feedback(score: Score, is_computed: bool) -> Assessment:

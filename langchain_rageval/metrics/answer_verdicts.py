@@ -36,10 +36,8 @@ from langchain_rageval.steps.stage import State
 
 AnswerabilitySource = Literal["reference", "contexts"]
 
-_READS: Mapping[AnswerabilitySource, set[str]] = {"reference": {"references"}, "contexts": {"contexts"}}
 _KEY: Mapping[AnswerabilitySource, str] = {"reference": "reference_abstention", "contexts": "answerable"}
 _GROUND_TEXT: Mapping[AnswerabilitySource, str] = {"reference": "the reference", "contexts": "the contexts"}
-_ANSWERING = {ANSWERS, ANSWERABLE}
 
 
 def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", name: str = "abstention") -> Metric:
@@ -67,7 +65,7 @@ def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", na
     return Metric(
         name,
         aspect="answer",
-        reads={"question", "answer", *_READS[given]},
+        reads={"question", "answer", "references" if given == "reference" else "contexts"},
         steps=detect_abstention(judge, of="answer") | other,
         reduce=partial(abstains_rightly, given=given),
         options={"given": given},
@@ -86,7 +84,7 @@ def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
     if not others:
         return Value.without(BLANK_REFERENCES)
     abstains = answer[0].verdict == ABSTAINS
-    unanswerable = not any(finding.verdict in _ANSWERING for finding in others)
+    unanswerable = not any(finding.verdict in (ANSWERS, ANSWERABLE) for finding in others)
     note = Note(f"abstention-{given}-{abstains}-{unanswerable}".lower())
     reason = explain(state["sample"].language_text, note)
     return Value(float(abstains == unanswerable), reason, [*state["answer_abstention"], *state[_KEY[given]]])
@@ -97,8 +95,7 @@ def _state_of_abstention(sample: Sample, score: Score, *, given: AnswerabilitySo
     parts: dict[str, list[Finding]] = {}
     for finding in score.findings:
         parts.setdefault(finding.text, []).append(finding)
-    expected = {"the answer", _GROUND_TEXT[given]}
-    if parts.keys() != expected:
+    if parts.keys() != {"the answer", _GROUND_TEXT[given]}:
         return None
     return {"sample": sample, "answer_abstention": parts["the answer"], _KEY[given]: parts[_GROUND_TEXT[given]]}
 
@@ -149,14 +146,12 @@ def aspect_critique(
         raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
     if direction not in (None, *get_args(Direction)):
         raise ConfigError(f'direction is "higher" or "lower", got {direction!r}')
-    judge = request_probabilities(judge, expected)
-    direction = direction or ASPECTS.get(aspect, "higher")
     return Metric(
         name or aspect,
         aspect="answer",
-        direction=direction,
+        direction=direction or ASPECTS.get(aspect, "higher"),
         reads={"question", "answer"},
-        steps=critique_aspect(judge, aspect, definition=definition),
+        steps=critique_aspect(request_probabilities(judge, expected), aspect, definition=definition),
         reduce=probability_of_aspect if expected else applies,
         options={"aspect": aspect, "definition": definition},
         state_from_findings=partial(_state_of_aspect, aspect=aspect),

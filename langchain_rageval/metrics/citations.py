@@ -9,7 +9,7 @@ statement lowers faithfulness but not recall.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -133,7 +133,10 @@ def cited_parts(sample: Sample) -> list[tuple[str, list[Citation]]]:
         inside = {at - start: found for at, found in marks.items() if start < at <= end or (at == 0 and index == 0)}
         places = sorted(inside)
         cites = [inside[place] for place in places] or [[]]
-        parts += zip(_pieces(sentence, places[:-1]), cites, strict=True)
+        # The sentence is cut after these numbers of non-space characters.
+        ends = [0, *(index + 1 for index, character in enumerate(sentence) if not character.isspace())]
+        cuts = [0, *(ends[place] for place in places[:-1]), len(sentence)]
+        parts += zip((sentence[cut:after] for cut, after in pairwise(cuts)), cites, strict=True)
         start = end
     return parts
 
@@ -210,13 +213,6 @@ def _numbered(text: str) -> list[Citation]:
         bounds = [int(single)] if single else [int(first), int(last)]
         numbers += range(bounds[0], bounds[1] + 1) if len(bounds) == 2 and bounds[0] <= bounds[1] else bounds
     return [frozenset({number}) for number in dict.fromkeys(numbers)]
-
-
-def _pieces(sentence: str, places: Iterable[int]) -> Iterator[str]:
-    """Yield the parts of a sentence, cut after these numbers of non-space characters."""
-    ends = [index + 1 for index, character in enumerate(sentence) if not character.isspace()]
-    cuts = [0, *(ends[place - 1] if place else 0 for place in places), len(sentence)]
-    yield from (sentence[start:end] for start, end in pairwise(cuts))
 
 
 def _reason(code: str, state: State, right: int, count: int, texts: Sequence[str]) -> str:

@@ -71,16 +71,6 @@ class ClaimGraph:
         """Numbers of the chunks that support a statement of the references."""
         return frozenset[int]().union(*(claim.supporting_chunks for claim in self.reference))
 
-    @cached_property
-    def uncited(self) -> bool:
-        """True if a verdict "supported" or "contradicted" cites no chunk."""
-        return any(claim.verdict in ("supported", "contradicted") and not claim.cited for claim in self.claims)
-
-    @property
-    def claims(self) -> Sequence[Claim]:
-        """Statements of the answer, then statements of the references."""
-        return [*self.answer, *self.reference]
-
     @property
     def recalled(self) -> Sequence[Claim]:
         """Statements of the references that the contexts support."""
@@ -114,9 +104,15 @@ class ShareFormula:
 
         A share of the chunks is 0.0 if nothing was retrieved.
         """
-        unscored = self._unscored(graph)
-        if unscored:
-            return unscored
+        if self.over == "answer" and not graph.answer:
+            return NO_FACTS
+        if self.over != "answer" and not graph.reference:
+            return NO_REFERENCE_FACTS
+        if self.over == "recalled" and not graph.recalled:
+            return NOTHING_RECALLED
+        claims = (*graph.answer, *graph.reference) if self.by_chunk else ()
+        if any(claim.verdict in ("supported", "contradicted") and not claim.cited for claim in claims):
+            return UNCITED
         truths = [self.holds(graph, item) for item in self._items(graph)]
         return sum(truths) / max(1, len(truths))
 
@@ -139,15 +135,6 @@ class ShareFormula:
 
     def _items(self, graph: ClaimGraph) -> Sequence[Any]:
         return range(1, graph.chunks + 1) if self.over == "chunks" else getattr(graph, self.over)
-
-    def _unscored(self, graph: ClaimGraph) -> str | None:
-        if self.over == "answer" and not graph.answer:
-            return NO_FACTS
-        if self.over != "answer" and not graph.reference:
-            return NO_REFERENCE_FACTS
-        if self.over == "recalled" and not graph.recalled:
-            return NOTHING_RECALLED
-        return UNCITED if self.by_chunk and graph.uncited else None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from langchain_rageval.steps.verify_statements import Verifier, verify_statement
 
 Attribution = Literal["cited", "per_chunk"]
 
-_READS = frozenset({"question", "answer", "references", "contexts"})
+
 _CLASSIFIED: FindingSection = "classifications"
 _VERIFIED: Mapping[FindingKind, FindingSection] = {
     "statement": "answer_verdicts",
@@ -58,7 +58,7 @@ def claim_part(
     return Metric(
         name,
         aspect="grounding",
-        reads=_READS,
+        reads={"question", "answer", "references", "contexts"},
         steps=reduce(or_, _stages(chosen, judge, verifier, attribution == "per_chunk")),
         reduce=partial(claim_value, formula=formula),
         direction=chosen.direction,
@@ -94,10 +94,11 @@ def _state_from_findings(sample: Sample, score: Score, *, formula: str) -> State
     several = sum(bool(reference.strip()) for reference in sample.references) > 1
     if sections is None or (several and score.aspect != "grounding"):
         return None
-    known = {*sections, *_empty_sections(sections)}
-    if not score.findings and score.unscored:  # neither side states facts
-        known = {*get_args(FindingSection)}
-    if not known.issuperset(FORMULAS[formula].reads):
+    kinds = {finding.kind for finding in sections.get("classifications", ())}
+    # A section is also known if it is empty because the classification shows no statements on its side.
+    known = {*sections, *(verified for kind, verified in _VERIFIED.items() if kinds and kind not in kinds)}
+    neither_side_states_facts = not score.findings and score.unscored
+    if not neither_side_states_facts and not known.issuperset(FORMULAS[formula].reads):
         return None
     return {**sections, "classifications": [sections.get("classifications", [])], "sample": sample}
 
@@ -187,12 +188,6 @@ _SECTIONS: Mapping[tuple[str, str], FindingSection] = {
 }
 
 
-def _empty_sections(sections: Mapping[str, Sequence[Finding]]) -> Iterator[FindingSection]:
-    """Yield the sections that are empty because the classification shows no statements on their side."""
-    kinds = {finding.kind for finding in sections.get("classifications", ())}
-    yield from (verified for kind, verified in _VERIFIED.items() if kinds and kind not in kinds)
-
-
 def claim_metrics(
     judge: JudgeLike, *, attribution: Attribution = "cited", verifier: Verifier | None = None, name: str = "claim"
 ) -> Suite:
@@ -240,12 +235,8 @@ def claim_metrics(
     """
     if not name:
         raise ConfigError("name must be the prefix of the scores' names, got an empty string")
-    return suite(
-        *(
-            claim_part(formula, judge, attribution=attribution, verifier=verifier, name=f"{name}_{formula}")
-            for formula in FORMULAS
-        )
-    )
+    part = partial(claim_part, judge=judge, attribution=attribution, verifier=verifier)
+    return suite(*(part(formula, name=f"{name}_{formula}") for formula in FORMULAS))
 
 
 NoiseMode = Literal["relevant", "irrelevant"]

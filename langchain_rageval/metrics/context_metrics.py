@@ -117,9 +117,8 @@ def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> S
     if against_texts and against_texts != [resolve_against(sample, against)]:
         return None
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
-    if any(finding.kind not in ("context", "agreement") for finding in findings):
-        return None
-    if sum(finding.kind == "context" for finding in findings) != len(sample.contexts or []):
+    kinds = [finding.kind for finding in findings]
+    if not {*kinds} <= {"context", "agreement"} or kinds.count("context") != len(sample.contexts or []):
         return None
     return {"sample": sample, "context_verdicts": findings}
 

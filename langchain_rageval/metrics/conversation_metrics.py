@@ -26,8 +26,6 @@ NO_USER_FACTS = "the user states no facts that later turns could keep to"
 NOTHING_TOUCHED = "no later turn touches what the user stated"
 NO_NEEDS = "the user needs nothing"
 
-_READS = {"question", "answer", "history"}
-
 
 def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Suite:
     """Score a conversation as a whole: the history, the question and the answer of a sample.
@@ -60,7 +58,7 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
         return Metric(
             f"{name}_{kind}",
             aspect="conversation",
-            reads=_READS,
+            reads={"question", "answer", "history"},
             steps=check_turns.list_turn_facts(judge) | check,
             reduce=value,
             state_from_findings=partial(_state_from_findings, under=under, labels=frozenset(labels)),
@@ -119,11 +117,8 @@ def _items(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:
-    return [
-        finding
-        for finding in _items(findings)
-        if finding.verdict not in (check_turns.WITHDRAWN, check_turns.NOT_TOUCHED)
-    ]
+    uncounted = (check_turns.WITHDRAWN, check_turns.NOT_TOUCHED)
+    return [finding for finding in _items(findings) if finding.verdict not in uncounted]
 
 
 def _state_from_findings(sample: Sample, score: Score, *, under: str, labels: frozenset[str]) -> State | None:

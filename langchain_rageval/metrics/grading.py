@@ -449,8 +449,7 @@ class LlmGrader(Grader):
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Ask the judge for the grades, and return a finding with the grade of each chunk."""
         state = yield from self.step.work({"sample": sample})
-        grades: list[Finding] = state["grades"]
-        return grades
+        return list(state["grades"])
 
     def could_have_made(self, finding: Finding) -> bool:
         """Return True if a stored finding's verdict is a whole number on this grader's scale, else False."""

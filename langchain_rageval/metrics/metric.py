@@ -120,7 +120,8 @@ class Metric(Traced[Any, Score], Adapters):
             raise ConfigError(
                 f"{name} reads {unknown}, which no sample has; use {list_choices(unknown[0], Sample.model_fields)}"
             )
-        if not _is_interval(range):
+        ends = range if isinstance(range, tuple | list) else ()
+        if len(ends) != 2 or not all(isinstance(end, Real) for end in ends) or not ends[0] < ends[1]:
             raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
         try:
             super().__init__(
@@ -145,7 +146,7 @@ class Metric(Traced[Any, Score], Adapters):
                 "write steps=Step.from_chain(chain, key=..., reads=...)"
             )
         _check_own_steps(name, stages_of(self))
-        self._provenance = self._described()
+        self.update_provenance()
 
     def __repr__(self) -> str:
         """Return the metric as text: its name and its judges, without secrets."""
@@ -198,7 +199,16 @@ class Metric(Traced[Any, Score], Adapters):
         the evaluation calls `Judge.update_instrument` for each judge; without this earlier call, a change of the judge
         is not noticed.
         """
-        self._provenance = self._described()
+        parts: list[dict[str, Any] | None] = []
+        problems = []
+        for part in (self._finding, self._counting):
+            try:
+                parts.append({**part(), "package": __version__})
+            except NotDescribable as error:
+                parts.append(None)
+                problems.append(str(error))
+        found_by, counted_by = parts
+        self._provenance = Instrument.of(found_by, counted_by, "; ".join(problems))
 
     @property
     def can_be_judged_by_another(self) -> bool:
@@ -436,18 +446,6 @@ class Metric(Traced[Any, Score], Adapters):
             )
         return min(max(number, low), high)
 
-    def _described(self) -> Instrument:
-        parts: list[dict[str, Any] | None] = []
-        problems = []
-        for part in (self._finding, self._counting):
-            try:
-                parts.append({**part(), "package": __version__})
-            except NotDescribable as error:
-                parts.append(None)
-                problems.append(str(error))
-        found_by, counted_by = parts
-        return Instrument.of(found_by, counted_by, "; ".join(problems))
-
     def _finding(self) -> dict[str, Any]:
         return {"steps": [describe_step(step) for step in sequential_steps(self)]}
 
@@ -463,11 +461,6 @@ class Metric(Traced[Any, Score], Adapters):
             remedy = 'pass version="1" to the metric, and change it with the function'
             raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
-
-
-def _is_interval(range: Any) -> bool:
-    pair = isinstance(range, tuple | list) and len(range) == 2 and all(isinstance(end, Real) for end in range)
-    return pair and bool(range[0] < range[1])
 
 
 class _ReadState(dict[str, Any]):

@@ -68,11 +68,6 @@ class RankedList:
         """Number of relevant chunks among all judged chunks."""
         return sum(grade >= self.threshold for grade in self.judged)
 
-    @property
-    def none_relevant(self) -> bool:
-        """True if none of the first k chunks is relevant."""
-        return all(grade < self.threshold for grade in self.first_grades)
-
 
 RankingMeasure = Callable[[RankedList], float]
 
@@ -280,22 +275,12 @@ def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
     so, and states nothing else after the two grades, whatever `basis` is.
     """
     first = ranked.first_grades
-    shown: dict[str, Any] = {
-        "best": max(first),
-        "mean": sum(first) / len(first),
-        "first": len(first),
-        "count": len(ranked.grades),
-    }
-    if ranked.none_relevant:
-        return explain(question, Note("none-relevant", **shown))
-    notes = [Note("grades", **shown)]
-    if basis != "none":
-        known: dict[str, Any] = {
-            "judged": len(ranked.judged),
-            "relevant": ranked.relevant,
-            "threshold": ranked.threshold,
-        }
-        notes.append(Note(f"{basis}-of-{'all' if ranked.complete else 'retrieved'}", **known))
+    none_relevant = all(grade < ranked.threshold for grade in first)
+    code, mean, count = "none-relevant" if none_relevant else "grades", sum(first) / len(first), len(ranked.grades)
+    notes = [Note(code, best=max(first), mean=mean, first=len(first), count=count)]
+    if basis != "none" and not none_relevant:
+        code, judged = f"{basis}-of-{'all' if ranked.complete else 'retrieved'}", len(ranked.judged)
+        notes.append(Note(code, judged=judged, relevant=ranked.relevant, threshold=ranked.threshold))
     return explain(question, *notes)
 
 

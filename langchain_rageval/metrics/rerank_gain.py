@@ -107,9 +107,8 @@ def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
         return nothing_retrieved(question)
     orders = [_with_all_grades(state, order, grader, k) for order in (chunks, kept)]
     before, after = (ndcg_of(order, gain=gain) for order in orders)
-    dropped = len(chunks) - len(kept)
     notes = [Note("ndcg-gained", k=k, before=before, after=after)]
-    if dropped:
+    if dropped := len(chunks) - len(kept):
         notes.append(Note("chunks-dropped", dropped=dropped, count=len(chunks)))
     return Value(after - before, explain(question, *notes), findings + best_and_mean_findings(orders[0]))
 
@@ -117,9 +116,7 @@ def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
 def _state_from_findings(sample: Sample, score: Score, *, grader: Grader) -> State | None:
     """Return the state from the findings of a score, or None if they do not hold the number of kept chunks."""
     findings = grades_from_findings(sample, score, grader)
-    counts = [
-        int(finding.verdict) for finding in score.findings if finding.text == KEPT_COUNT and finding.kind == "criterion"
-    ]
+    counts = [int(one.verdict) for one in score.findings if (one.kind, one.text) == ("criterion", KEPT_COUNT)]
     if findings is None or (findings and not counts):
         return None
     chunks = chunk_findings(findings)

@@ -80,12 +80,12 @@ def greatest_similarity(state: State, *, threshold: float | None) -> Value:
     similarities: Sequence[float] = state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
-    nearest, text = max(similarities), sample.language_text
-    parts = [Note("nearest-similarity", value=nearest)]
-    if threshold is None:
-        return Value(nearest, explain(text, *parts), similarity_findings(sample, similarities))
-    reason = explain(text, *parts, Note("threshold-is", value=threshold))
-    return Value(float(nearest >= threshold), reason, similarity_findings(sample, similarities))
+    number = nearest = max(similarities)
+    notes = [Note("nearest-similarity", value=nearest)]
+    if threshold is not None:
+        number = float(nearest >= threshold)
+        notes.append(Note("threshold-is", value=threshold))
+    return Value(number, explain(sample.language_text, *notes), similarity_findings(sample, similarities))
 
 
 def _state_of_similarity(sample: Sample, score: Score) -> State | None:
@@ -120,7 +120,6 @@ def answer_relevance(
         raise ConfigError(f"questions must be a whole number of at least 1, got {questions!r}")
     judge = Judge.of(judge)
     steps = regenerate_questions(judge, count=questions) | measure_similarity(embeddings, question_and_regenerated)
-    max_questions = questions * judge.members[0].draws
     return Metric(
         name,
         aspect="answer",
@@ -128,7 +127,7 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
-        state_from_findings=partial(_state_of_relevance, max_questions=max_questions),
+        state_from_findings=partial(_state_of_relevance, max_questions=questions * judge.members[0].draws),
     )
 
 

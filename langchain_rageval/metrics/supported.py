@@ -27,8 +27,6 @@ NO_REFERENCE_ENTITIES = "the reference names no entities"
 SIMILARITY = "similarity"
 OVERLAP = "overlap"
 
-_MAX_QUOTE_LENGTH = 160
-
 
 @dataclass(frozen=True)
 class Value:
@@ -59,8 +57,7 @@ class Value:
 
 def quote(text: str) -> str:
     """Return a statement in quotation marks, without its full stop, cut after 160 characters."""
-    text = text.rstrip(".")
-    return f"«{shortened(text, _MAX_QUOTE_LENGTH)}»"
+    return f"«{shortened(text.rstrip('.'), 160)}»"
 
 
 def nothing_retrieved(question: str) -> Value:
@@ -182,7 +179,6 @@ KIND = "standalone_question"
 
 _HOW = ("extraction", KIND)
 _FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
-_SIDES = ("answer", "reference")
 
 
 def extraction_findings(state: State) -> list[Finding]:
@@ -198,7 +194,7 @@ def extraction_findings(state: State) -> list[Finding]:
     found: list[tuple[str, str, Note]] = []
     if dropped := state.get("dropped_statements"):
         found.append(("dropped", "statements", Note("statements-dropped", count=dropped)))
-    for side in _SIDES:
+    for side in ("answer", "reference"):
         lost, total = state.get(f"{side}_unmentioned", (0, 0))
         if total >= _FEWEST_UNITS and lost > MOST_UNMENTIONED * total:
             found.append(("incomplete", side, Note(f"incomplete-{side}", lost=lost, total=total)))
@@ -248,10 +244,7 @@ def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
         return score
     update: dict[str, object] = {"findings": [*score.findings, *found]}
     if score.value is not None:
-        parts = [
-            score.reason.removesuffix("."),
-            *(finding.reason for finding in found if finding.kind != KIND or finding.verdict == REFUSED),
-        ]
-        reason = "; ".join(filter(None, parts))
+        problems = (finding.reason for finding in found if finding.kind != KIND or finding.verdict == REFUSED)
+        reason = "; ".join(filter(None, (score.reason.removesuffix("."), *problems)))
         update["reason"] = f"{reason}." if score.reason.endswith(".") else reason
     return score.model_copy(update=update)

@@ -218,7 +218,6 @@ def _ngrams(tokens: Sequence[str], length: int) -> Counter[tuple[str, ...]]:
 Tokenize = Literal["auto", "13a", "intl", "zh", "char"]
 
 _TOKENIZERS = {"en": "13a", "zh": "zh", "ja": "char", "ko": "char"}
-_DEFAULT_TOKENIZER = "intl"
 
 
 def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
@@ -252,11 +251,15 @@ def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
 
 def sentence_bleu(answer: str, reference: str, *, tokenize: Tokenize) -> float:
     """Return the BLEU of two normalized texts, from 0 to 1."""
-    scorer = _bleu_scorer(
-        _TOKENIZERS.get(detect_language(reference), _DEFAULT_TOKENIZER) if tokenize == "auto" else tokenize
-    )
+    scorer = _bleu_scorer(_TOKENIZERS.get(detect_language(reference), "intl") if tokenize == "auto" else tokenize)
     score = scorer.sentence_score(answer, [reference]).score
-    _clear_caches(scorer)
+
+    # The caches of the tokenizers would keep the last 65,536 texts of a long run in memory.
+    from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+    caches: list[Any] = [type(scorer.tokenizer).__call__, TokenizerRegexp.__call__]
+    for cached in caches:
+        cached.cache_clear()
     return float(score) / 100
 
 
@@ -265,18 +268,6 @@ def _bleu_scorer(tokenize: str) -> Any:
     from sacrebleu import BLEU  # from the package: threads that import two of its modules at once deadlock
 
     return BLEU(tokenize=tokenize, effective_order=True)
-
-
-def _clear_caches(scorer: Any) -> None:
-    """Empty the tokenizers' caches, which would keep the last 65,536 texts of a long run in memory."""
-    from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
-
-    caches: list[Any] = [type(scorer.tokenizer).__call__, TokenizerRegexp.__call__]
-    for cached in caches:
-        cached.cache_clear()
-
-
-_MAX_WORD_ORDER = 2
 
 
 def chrf(*, word_order: int = 0, name: str = "chrf") -> Metric:
@@ -296,7 +287,7 @@ def chrf(*, word_order: int = 0, name: str = "chrf") -> Metric:
     Raises:
         ConfigError: if sacrebleu is not installed, or `word_order` is invalid.
     """
-    if not isinstance(word_order, int) or not 0 <= word_order <= _MAX_WORD_ORDER:
+    if not isinstance(word_order, int) or not 0 <= word_order <= 2:
         raise ConfigError(f"word_order is 0 for chrF, 1, or 2 for chrF++, got {word_order!r}")
     return overlap_metric(
         name,
