@@ -35,7 +35,12 @@ def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[S
     Raises:
         ConfigError: if the chain or the questions cannot be loaded, or the chain fails on every question.
     """
-    chain, samples = _load_chain(options.chain), _load_questions(options)
+    if not all(options.chain.partition(":")):
+        raise ConfigError(f"name the chain as MODULE:CHAIN, such as app:chain; got {options.chain}")
+    chain = import_object(options.chain, "the chain")
+    if inspect.isfunction(chain) and not inspect.signature(chain).parameters:  # a builder
+        chain = chain()
+    samples = _load_questions(options)
     names = ["journal", "version", "resume", "retry_failed"]
     if out is not None:  # in `rageval ci` these two are about the judge
         names += ["max_concurrency", "timeout"]
@@ -54,14 +59,6 @@ def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[S
     if len(failed) == len(answered):
         raise ConfigError(f"every question failed ({len(failed)}); first error: {_describe(failed[0])}")
     return answered
-
-
-def _load_chain(place: str) -> Any:
-    if not all(place.partition(":")):
-        raise ConfigError(f"name the chain as MODULE:CHAIN, such as app:chain; got {place}")
-    chain = import_object(place, "the chain")
-    is_builder = inspect.isfunction(chain) and not inspect.signature(chain).parameters
-    return chain() if is_builder else chain
 
 
 def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:

@@ -23,19 +23,12 @@ from langchain_rageval.cli.inputs import (
     parse_allow,
     parse_number,
     parse_require,
-    scorable_metrics,
     selected_metrics,
     selected_samples,
 )
 from langchain_rageval.cli.recorded import record_command
-from langchain_rageval.cli.report_view import (
-    check_not_all_failed,
-    report_object,
-    show_gates,
-    show_report,
-    warn_about_failures,
-)
-from langchain_rageval.cli.selection import parse_metric_names, score_names
+from langchain_rageval.cli.report_view import check_not_all_failed, report_object, show_report, warn_about_failures
+from langchain_rageval.cli.selection import parse_metric_names, scorable_metrics, score_names
 from langchain_rageval.cli.terminal import PIPE, console, json_stdout, show_or_write, write_message
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError, did_you_mean
@@ -149,7 +142,13 @@ def finish(
         name = Path(options.file).stem or "rageval"
         write_junit(junit, gates, name=name, finished=report.finished if report else "", error=problem)
     if report is not None and outcome.is_shown:
-        _show(report, options, gates, () if comparison is None else comparison.notes)
+        written = " and ".join(path for path in (options.out, options.html) if path and path != PIPE)
+
+        def show() -> None:
+            notes = () if comparison is None else comparison.notes
+            show_report(report, console(stderr=options.out == PIPE), written=written, gates=gates, notes_on_gates=notes)
+
+        show_or_write(options, lambda: report_object(report, gates), show)
         warn_about_failures(report)
     if error is not None:
         raise error
@@ -169,20 +168,15 @@ def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Co
         allow=parse_allow(options),
     )
     if path := getattr(options, "require_judge", None):
-        gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path, _named_judge(options))
+        judge = [options.judge]  # its name and its options, as words of a command line
+        for name in _JUDGE_OPTIONS:
+            if (option := f"--{name.replace('_', '-')}") in options.named:
+                judge += [option, redact_secrets(text := str(getattr(options, name)), text)]
+        gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path, shlex.join(judge))
     return gates
 
 
 _JUDGE_OPTIONS = ("base_url", "embeddings", "embeddings_base_url", "temperature", "judge_probe", "mode", "draws")
-
-
-def _named_judge(options: argparse.Namespace) -> str:
-    """Return the name and the options of the judge as words of a command line."""
-    words = [options.judge]
-    for name in _JUDGE_OPTIONS:
-        if (option := f"--{name.replace('_', '-')}") in options.named:
-            words += [option, redact_secrets(text := str(getattr(options, name)), text)]
-    return shlex.join(words)
 
 
 def _compared(
@@ -227,11 +221,10 @@ def _check_judge_is_named(
     Raises:
         ConfigError: if a gated metric asks a judge that the command does not name.
     """
-    is_named = bool({"--judge", "--audit"} & options.named)
     gates_all = bool(getattr(options, "baseline", None))
     names = [name for metric in metrics if judges_of(metric) for name in names_of(metric)]
     asking = [name for name in names if gates_all or name in gates]
-    if asking and not is_named:
+    if asking and not {"--judge", "--audit"} & options.named:
         raise ConfigError(
             f"a gate on {asking[0]} needs --judge: name a model such as vllm:MODEL, or --judge offline for a smoke "
             "test by word overlap"
@@ -274,17 +267,6 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
             remedy = did_you_mean(metric, metrics) or "; add it there"
             raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}{remedy}")
     return gates
-
-
-def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate], notes: Sequence[str]) -> None:
-    """Print the summary, the gates and the notes of the comparison; or summary and gates as JSON."""
-
-    def show() -> None:
-        out, files = console(stderr=options.out == PIPE), (options.out, options.html)
-        show_report(report, out, written=" and ".join(path for path in files if path and path != PIPE))
-        show_gates(gates, out, notes)
-
-    show_or_write(options, lambda: report_object(report, gates), show)
 
 
 def run_ci(options: argparse.Namespace) -> None:

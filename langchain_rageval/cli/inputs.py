@@ -14,13 +14,7 @@ from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from langchain_rageval.cli.selection import (
-    GRADERS,
-    build_named_metrics,
-    check_gradable,
-    parse_metric_names,
-    select_scorable,
-)
+from langchain_rageval.cli.selection import build_grader, build_named_metrics, parse_metric_names, scorable_metrics
 from langchain_rageval.cli.terminal import PIPE, pick, write_message
 from langchain_rageval.data.loading import read_samples, valid_samples
 from langchain_rageval.data.schema import Sample, Usage
@@ -51,21 +45,6 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
     names = parse_metric_names(options.metrics)
     gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
     return build_metrics(options, names, {name for name, is_optional in names.items() if is_optional} - gated)
-
-
-def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Return the metrics without those that only a preset (group such as "core") selects and that can score no sample.
-
-    Raises:
-        SampleError: if a sample lacks a field that ranking metrics read with this `--grader` (source of grades).
-        ConfigError: if no metric is left.
-    """
-    check_gradable(metrics, samples, _grader(options))
-    return select_scorable(metrics, samples)
-
-
-def _grader(options: argparse.Namespace) -> str:
-    return options.grader or ("labels" if options.qrels else "ids")
 
 
 def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
@@ -143,7 +122,7 @@ def build_metrics(options: argparse.Namespace, names: Iterable[str], optional: C
         "judge": lambda: judge,
         "embeddings": load,
         "model": load,
-        "grader": cache(lambda: GRADERS[_grader(options)](judge, load)),
+        "grader": cache(lambda: build_grader(options, judge, load)),
         "gain": lambda: options.gain,
     }
     return build_named_metrics(names, arguments, optional)

@@ -154,15 +154,13 @@ def _list_commands(whole: bool) -> str:
     lines = []
     for number, (group, names) in enumerate(_table()["groups"].items()):
         if not number or whole:
-            lines += ["", f"{group}:", *(_describe(name) for name in names)]
+            lines += ["", f"{group}:"]
+            for name in names:
+                wrapper = TextWrapper(78, initial_indent=f"  {name:<14}", subsequent_indent=" " * 16)
+                lines.append(wrapper.fill(load_commands()[name]["help"]))
         else:
             lines += [""] * (number == 1) + [f"{group}: {', '.join(names)}"]
     return "\n".join(lines).strip()
-
-
-def _describe(name: str) -> str:
-    wrapper = TextWrapper(78, initial_indent=f"  {name:<14}", subsequent_indent=" " * 16)
-    return wrapper.fill(load_commands()[name]["help"])
 
 
 def _options_in(items: Iterable[Any], group: str = "") -> Iterator[tuple[str, str, Mapping[str, Any]]]:

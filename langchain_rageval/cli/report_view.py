@@ -1,16 +1,14 @@
-"""Show a report on the terminal: summary, diagnosis, the worst samples, and samples with their evidence."""
+"""Show a report on the terminal: summary, diagnosis, the worst samples, and gates."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from langchain_rageval._internal.page import pluralize, printable
@@ -23,18 +21,13 @@ from langchain_rageval.cli.terminal import (
     table_of,
     write_message,
 )
-from langchain_rageval.data.schema import Failure, Row, Score
+from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.gates import Gate
-from langchain_rageval.report.labelling import describe_question, standalone_findings
+from langchain_rageval.report.labelling import describe_question
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.summary import missing_scores, summarise
-from langchain_rageval.report.tables import number_text
-from langchain_rageval.run.usage import format_money
+from langchain_rageval.report.summary import missing_scores
 
-_COLOURS = dict.fromkeys(("supported", "TP", "useful", "needed"), "green")
-_COLOURS |= dict.fromkeys(("contradicted", "FP"), "red") | dict.fromkeys(("absent", "extra", "FN"), "yellow")
 _MOST_WORST = 3  # samples listed per metric
 _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 
@@ -63,10 +56,25 @@ def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
     }
 
 
-def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
-    """Print the summary, the diagnosis, the worst samples, missing scores, the notes, and the path of the report."""
+def show_report(
+    report: Report,
+    out: Console,
+    *,
+    written: str | None = None,
+    gates: Sequence[Gate] = (),
+    notes_on_gates: Sequence[str] = (),
+) -> None:
+    """Print the summary, the diagnosis, the worst samples, missing scores, the notes, and the path of the report.
+
+    Each gate follows with its verdict and its reason, and then the notes of a comparison.
+    """
     summary = report.summary()
-    out.print(table_of(summary.headings, summary.cells(), title=_title(report)))
+    try:
+        finished = f"{datetime.fromisoformat(report.finished):%Y-%m-%d %H:%M} UTC"
+    except ValueError:  # unknown
+        finished = ""
+    title = " · ".join(filter(None, (pluralize(len(report), "sample"), escape(printable(report.name)), finished)))
+    out.print(table_of(summary.headings, summary.cells(), title=title))
     if audit := report.audit:
         out.print()
         out.print(table_of(audit.headings, audit.cells(), title=audit.title))
@@ -79,17 +87,13 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
         print_indented(out, "", escape(printable(line)), indent=2)
     show_notes(report.notes, out)
     show_path("Report", written, out)
-
-
-def show_gates(gates: Sequence[Gate], out: Console, notes: Sequence[str] = ()) -> None:
-    """Print each gate with its verdict and its reason, and the notes of a comparison."""
     for gate in gates:
         colour = {"passed": "green", "failed": "red", "undecided": "yellow"}[gate.verdict]
         requirement = f"{gate.metric} {gate.requirement}".strip()
         out.print(f"[{colour}]{gate.verdict}[/{colour}] {escape(printable(requirement))}", soft_wrap=True)
         if gate.reason:
             print_indented(out, "", escape(printable(gate.reason)), indent=2)
-    show_notes(notes, out)
+    show_notes(notes_on_gates, out)
 
 
 def show_diagnosis(report: Report, out: Console) -> None:
@@ -103,64 +107,6 @@ def show_diagnosis(report: Report, out: Console) -> None:
         remedy = diagnosis.remedies.get(cause, "")
         line = f"[bold]{cause}[/bold]" + (f" · {escape(remedy)}" if remedy else "")
         print_indented(out, f"  {count:>{digits}}  ", line)
-
-
-def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a table with the mean of each metric in each slice (named group of rows).
-
-    The caption states the calls, tokens and money that the rows of all slices cost, and the number of failed scores.
-
-    Args:
-        title: heading of the column with the names of the metrics.
-        slices: the rows of each slice, by the heading of its column.
-    """
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, title_justify="left", caption_justify="left")
-    table.add_column(escape(title), no_wrap=True)
-    for heading in slices:
-        table.add_column(escape(heading), justify="right", max_width=17)
-    summaries = [summarise(rows) for rows in slices.values()]
-    everything = summarise([row for rows in slices.values() for row in rows])
-    for name, whole in everything.items():
-        arrow = " ↓" if whole.direction == "lower" else ""
-        table.add_row(f"{escape(name)}{arrow}", *(number_text(summary[name].mean) for summary in summaries))
-    usage = everything.usage
-    cost = "" if usage.money is None else f"{format_money(usage.money)} money, "
-    failed = sum(metric.failed for metric in everything.values())
-    arrows = "↓ lower is better. " if any(metric.direction == "lower" for metric in everything.values()) else ""
-    counts = f"{pluralize(usage.calls, 'call')}, {usage.tokens or 0:,} tokens, {cost}{failed} failed."
-    table.caption = f"{arrows}– no score applies. {counts}"
-    return table
-
-
-def show_sample(row: Row, score: Score, out: Console) -> None:
-    """Print a sample, its score, and each judged item with verdict and cited sentences; without items, the reason."""
-    sentences = NumberedContexts.of(row.sample.contexts or []).sentences
-    out.print()
-    for turn in row.sample.history:
-        print_indented(out, f"  [dim]{turn.role.capitalize()}[/dim] ", f"[dim]{escape(shorten(turn.text))}[/dim]")
-    print_indented(out, "[bold]Question[/bold] ", f"[bold]{escape(shorten(describe_question(row)))}[/bold]")
-    print_indented(out, "  Answer ", escape(shorten(row.sample.answer or "")))
-    value = "–" if score.value is None else f"{score.value:.2f}"
-    comment = "" if score.findings else escape(shorten(score.comment))
-    print_indented(out, f"  {escape(score.metric)} [bold]{value}[/bold] ", comment, indent=4)
-    for finding in score.findings:
-        if finding in standalone_findings(row):
-            continue
-        colour = _COLOURS.get(finding.verdict, "default")
-        verdict = f"    [{colour}]{escape(shorten(finding.verdict))}[/{colour}] "
-        print_indented(out, verdict, escape(shorten(finding.text)), indent=6)
-        for number in [n for n in finding.cites if n in sentences]:
-            print_indented(out, "      ", f"[dim]{escape(shorten(f'[{number}] {sentences[number]}'))}[/dim]")
-
-
-def _title(report: Report) -> str:
-    """Return the number of samples, the name of the run and when it ended, as far as they are known."""
-    count = pluralize(len(report), "sample")
-    try:
-        finished = f"{datetime.fromisoformat(report.finished):%Y-%m-%d %H:%M} UTC"
-    except ValueError:
-        finished = ""
-    return " · ".join(filter(None, (count, escape(printable(report.name)), finished)))
 
 
 def _show_worst(report: Report, out: Console) -> None:

@@ -123,14 +123,16 @@ def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str
 
     Its keys are `metrics`, `margin`, `judge_shift`, `notes` and `gates`.
     """
-    metrics = {}
-    for name, metric in comparison.items():
-        fields = fields_of(metric, "metric")
-        metrics[name] = {"candidate": fields.pop("mean"), **fields}
-    answers = [gate.to_dict() for gate in gates]
-    shifts = {name: asdict(shift) for name, shift in comparison.judge_shift.items()}
-    more = {"judge_shift": shifts, "notes": comparison.notes, "gates": answers}
-    return {"metrics": metrics, "margin": comparison.margin, **more}
+    return {
+        "metrics": {
+            name: {"candidate": metric.mean, **fields_of(metric, "metric", "mean")}
+            for name, metric in comparison.items()
+        },
+        "margin": comparison.margin,
+        "judge_shift": {name: asdict(shift) for name, shift in comparison.judge_shift.items()},
+        "notes": comparison.notes,
+        "gates": [gate.to_dict() for gate in gates],
+    }
 
 
 def trend_object(trend: Trend) -> dict[str, Any]:
@@ -219,30 +221,27 @@ def run_runs(options: argparse.Namespace) -> None:
 
 
 def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the reports in a folder and its subfolders, and what is wrong with those that cannot be read."""
+    """Return the summaries of the reports in a folder and its subfolders, and what is wrong with unreadable ones."""
     found: list[dict[str, Any]] = []
     damaged: list[str] = []
     for path in sorted(folder.rglob("*.jsonl")):
         if not is_report(path):
             continue
         try:
-            found.append(_stored_run(Report.load(path, lazy=True), path.relative_to(folder), thresholds))
+            report = Report.load(path, lazy=True)
+            run = {
+                "name": path.relative_to(folder).with_suffix("").as_posix(),
+                "finished": report.finished,
+                "samples": len(report),
+                "complete": report.complete,
+                "judges": judge_names(report),
+                "means": {name: metric.mean for name, metric in report.summary().items()},
+                "gate": _gate(report, thresholds),
+            }
+            found.append(run)
         except ConfigError as error:
             damaged.append(str(error))
     return found, damaged
-
-
-def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> dict[str, Any]:
-    """Return the summary of a stored report; `path` is its path in the folder."""
-    return {
-        "name": path.with_suffix("").as_posix(),
-        "finished": report.finished,
-        "samples": len(report),
-        "complete": report.complete,
-        "judges": judge_names(report),
-        "means": {name: metric.mean for name, metric in report.summary().items()},
-        "gate": _gate(report, thresholds),
-    }
 
 
 def _gate(report: Report, thresholds: Mapping[str, float]) -> str:

@@ -104,7 +104,7 @@ def parse_metric_names(text: str) -> dict[str, bool]:
             continue
         if (kind := name.partition("@")[0]) in RANKINGS:
             raise ConfigError(f"{name!r} needs a cutoff, a whole number of at least 1, as in {kind}@5")
-        if name not in known and name not in groups and not is_own_metric(name):
+        if name not in known and name not in groups and ":" not in name and name not in registered_metrics():
             ranked = [f"{kind}@K" for kind in RANKINGS]
             valid = [*PRESETS, ALL, *BUILDERS, *ASPECTS, *ranked]
             problem = f"unknown metric {name!r}; use one of {', '.join(valid)}, or MODULE:NAME"
@@ -152,15 +152,26 @@ def score_names(names: Collection[str]) -> list[str]:
     return [score for name in names for score in own.get(name) or SCORES.get(name, [name])]
 
 
-def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
+def build_grader(options: argparse.Namespace, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
+    """Return the grader (source of the relevance of each retrieved chunk) that the options select."""
+    return GRADERS[_grader_name(options)](judge, embeddings)
+
+
+def _grader_name(options: argparse.Namespace) -> str:
+    return options.grader or ("labels" if options.qrels else "ids")
+
+
+def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
     """Return the metrics, without optional metrics that read a field which no sample has.
 
     A metric is optional if only a preset, such as "core", selects it. A line on stderr names the metrics that are left
     out. Optional conversation metrics are left out without such a line if no sample has a history.
 
     Raises:
+        SampleError: if a sample lacks a field that ranking metrics read with this `--grader` (source of grades).
         ConfigError: if no metric is left.
     """
+    _check_gradable(metrics, samples, _grader_name(options))
     selected = []
     has_history = any(sample.history for sample in samples)
     left_out: dict[Any, list[str]] = {}
@@ -181,7 +192,7 @@ def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> lis
     return selected
 
 
-def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader: str) -> None:
+def _check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader: str) -> None:
     """Check that every sample has the fields that the ranking metrics, such as `ndcg@5`, read.
 
     The fields depend on the grader, which grades the relevance of each retrieved chunk. `grader` is the name of the
@@ -230,11 +241,6 @@ def registered_metrics() -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
-def is_own_metric(name: str) -> bool:
-    """Return True if a name has the form "package.module:name" or is an entry point."""
-    return ":" in name or name in registered_metrics()
-
-
 def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Any:
     """Return a metric or suite of the user, loaded by its name.
 
@@ -246,7 +252,14 @@ def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> A
     Raises:
         ConfigError: if the object cannot be imported, is not a metric, or is a builder with other required parameters.
     """
-    found = _load_own(name)
+    if ":" in name:
+        found = import_object(name, "--metrics")
+    else:
+        search_in_folder(Path())
+        try:
+            found = registered_metrics()[name].load()
+        except Exception as error:
+            raise ConfigError(f"--metrics {name} cannot be imported: {type(error).__name__}: {error}") from error
     if isinstance(found, ScorerGroup):
         return found
     if not callable(found):
@@ -266,16 +279,6 @@ def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> A
         problem = problem_of(built) if isinstance(built, Runnable) else None
         raise ConfigError(f"--metrics {name} built no metric: {problem or f'it is a {type(built).__name__}'}")
     return built
-
-
-def _load_own(name: str) -> Any:
-    if ":" in name:
-        return import_object(name, "--metrics")
-    search_in_folder(Path())
-    try:
-        return registered_metrics()[name].load()
-    except Exception as error:
-        raise ConfigError(f"--metrics {name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def import_object(place: str, option: str) -> Any:

@@ -51,7 +51,10 @@ class TableConsole(Console):
         """Print objects as rich does, after fitting tables to the width of the console."""
         tables = [table for table in objects if isinstance(table, Table)]
         for table in tables:
-            _put_on_one_line(table)
+            table.title = printable(table.title) if isinstance(table.title, str) else table.title
+            for column in table.columns:
+                column.header = printable(column.header) if isinstance(column.header, str) else column.header
+                column._cells = [printable(cell) if isinstance(cell, str) else cell for cell in column._cells]
             self._fit(table)
         width = self.width
         self.width = max(width, *map(self._narrowest, tables)) if tables else width  # the terminal breaks longer lines
@@ -67,7 +70,7 @@ class TableConsole(Console):
 
         Output that is not a terminal becomes as wide as the table instead.
         """
-        if self._widest(table) <= self.width:
+        if self.measure(table, options=self.options.update(max_width=_ENDLESS)).maximum <= self.width:
             return
         for index, column in enumerate(table.columns):
             if index == 0 or column.justify == "right":
@@ -87,19 +90,8 @@ class TableConsole(Console):
             hint = f"A wider terminal also shows {', '.join(str(column.header) for column in dropped)}."
             table.caption = "\n".join(filter(None, (str(table.caption or ""), hint)))
 
-    def _widest(self, table: Table) -> int:
-        return self.measure(table, options=self.options.update(max_width=_ENDLESS)).maximum
-
     def _narrowest(self, table: Table) -> int:
         return self.measure(table, options=self.options.update(max_width=_ENDLESS)).minimum
-
-
-def _put_on_one_line(table: Table) -> None:
-    """Put the title, the headings and the cells of a table on one line each, if they are str."""
-    table.title = printable(table.title) if isinstance(table.title, str) else table.title
-    for column in table.columns:
-        column.header = printable(column.header) if isinstance(column.header, str) else column.header
-        column._cells = [printable(cell) if isinstance(cell, str) else cell for cell in column._cells]
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -137,14 +129,11 @@ def table_of(
     table.title = None if title is None else escape(title)
     for number, heading in enumerate(headings):
         table.add_column(escape(heading), justify="left" if not number or heading in left else "right")
-    lines = [[_coloured(cell, (colours or {}).get(cell)) for cell in cells] for cells in rows]
+    coloured = {cell: f"[{colour}]{escape(cell)}[/{colour}]" for cell, colour in (colours or {}).items()}
+    lines = [[coloured.get(cell, escape(cell)) for cell in cells] for cells in rows]
     for number, line in enumerate(lines):
         table.add_row(*line, end_section=total and number == len(lines) - 2)
     return table
-
-
-def _coloured(cell: str, colour: str | None) -> str:
-    return f"[{colour}]{escape(cell)}[/{colour}]" if colour else escape(cell)
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:

@@ -104,13 +104,17 @@ def _questions_to_adopt(options: argparse.Namespace) -> Any:
 def _generator(
     options: argparse.Namespace, writer: Judge, critic: Judge, embeddings: Embeddings, **more: Any
 ) -> TestsetGenerator:
+    focus: dict[str, list[str]] = {}  # metadata of the documents to ask about; "a" is "source=a"
+    for text in options.focus or []:
+        name, equals, value = text.partition("=")
+        focus.setdefault(name if equals else "source", []).append(value if equals else text)
     return TestsetGenerator(
         writer,
         critic,
         embeddings,
         parse_distribution(options.distribution, options.persona),
         closed_book=critic if options.closed_book else None,
-        focus=parse_focus(options.focus),
+        focus=focus or None,
         price=parse_prices(options),
         allow_empty=True,
         **pick(options, "size", "seed", "tree", "stratify", "language"),
@@ -195,15 +199,6 @@ def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[floa
     return shares
 
 
-def parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
-    """Return `--focus` (documents to ask about) as metadata: {"source": ["a"]} for "a" or "source=a"; None if empty."""
-    focus: dict[str, list[str]] = {}
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        focus.setdefault(name if equals else "source", []).append(value if equals else text)
-    return focus or None
-
-
 def _check_not_empty(testset: Testset) -> None:
     if not testset.rows:
         rejected = "; ".join(f"{count} {reason}" for reason, count in testset.yields["rejected"].items())
@@ -239,7 +234,12 @@ def run_review(options: argparse.Namespace) -> None:
     if options.merge or options.other:
         if not (options.merge and options.other):
             raise ConfigError("review takes one test set, or with --merge two copies that two people have reviewed")
-        _merge_reviews(options)
+        path = options.out or str(Path(options.testset).with_suffix(".merged.jsonl"))
+        check_writable("--out", path, options.testset)
+        merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
+        merged.to_jsonl(path)
+        message = f"{merged.notes[-1]} Written to {path}: {len(merged)} rows"  # the note: how far the two people agree
+        console().print(escape(printable(message)), soft_wrap=True)
         return
     page = options.html or str(Path(options.testset).with_suffix(".html"))
     check_writable("--html", page, options.testset)
@@ -249,15 +249,6 @@ def run_review(options: argparse.Namespace) -> None:
     message = f"{rows} to review, written to {page}: open it in a browser; it saves {reviewed_name(page)}, a test set"
     console().print(escape(printable(message)), soft_wrap=True)
     open_if_possible(page, options)
-
-
-def _merge_reviews(options: argparse.Namespace) -> None:
-    """Write the test set with the decisions of two reviewers, and show how far they agree."""
-    path = options.out or str(Path(options.testset).with_suffix(".merged.jsonl"))
-    check_writable("--out", path, options.testset)
-    merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
-    merged.to_jsonl(path)
-    console().print(escape(printable(f"{merged.notes[-1]} Written to {path}: {len(merged)} rows")), soft_wrap=True)
 
 
 def run_diff(options: argparse.Namespace) -> None:
@@ -288,20 +279,10 @@ def run_plan(options: argparse.Namespace) -> None:
         raise ConfigError("--writer and --critic are for the plan of a test set: add --generate, or use --judge")
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):
-        _show_costs(options)
+        (_plan_generation if options.generate else _plan_evaluation)(options)
 
 
-def _show_costs(options: argparse.Namespace) -> None:
-    if options.generate:
-        for name in _OF_AN_EVALUATION:
-            if getattr(options, name):
-                option = name.replace("_", "-")
-                raise ConfigError(f"--{option} is for the plan of an evaluation: omit it, or omit --generate")
-        found = _plan_generation(options)
-        show_or_write(
-            options, lambda: generation_plan_object(found), lambda: _show_plan(found, *generation_table(found))
-        )
-        return
+def _plan_evaluation(options: argparse.Namespace) -> None:
     if Path(options.file).is_dir():
         raise ConfigError(f"{options.file} is a folder: add --generate to estimate a test set from its documents")
     samples, metrics = load_inputs(options)
@@ -318,7 +299,11 @@ def _show_costs(options: argparse.Namespace) -> None:
     show_or_write(options, lambda: plan_object(estimate), lambda: _show_plan(estimate, *plan_table(estimate)))
 
 
-def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
+def _plan_generation(options: argparse.Namespace) -> None:
+    for name in _OF_AN_EVALUATION:
+        if getattr(options, name):
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option} is for the plan of an evaluation: omit it, or omit --generate")
     check_documents(options.file)
     author = options.writer or options.judge
     writer, critic = (
@@ -326,7 +311,8 @@ def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
         for name in (author, options.critic or author)
     )
     generator = _generator(options, writer, critic, HashingEmbeddings())  # no text is embedded
-    return generator.plan(list(load_documents(options.file)))
+    found = generator.plan(list(load_documents(options.file)))
+    show_or_write(options, lambda: generation_plan_object(found), lambda: _show_plan(found, *generation_table(found)))
 
 
 def _show_plan(plan: Plan | GenerationPlan, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
