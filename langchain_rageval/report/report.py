@@ -190,14 +190,13 @@ class Report(ReportData):
         """
         metric = metric_or_only(self, metric)
         ids = SampleIds()
-        units, scores, names = Units(), {}, []
+        units, scores = Units(), {}
         for row in self.rows:
             name = ids.distinct(row.sample).id
             if metric in row.scores:
                 units.add(row.sample)
-                names.append(name)
                 scores[name] = row.scores[metric]
-        return ScoresById(scores, dict(zip(names, units.groups() or [], strict=False)))
+        return ScoresById(scores, dict(zip(scores, units.groups() or [], strict=False)))
 
     def instruments(self) -> dict[str, list[Instrument]]:
         """Return for each metric the configurations (instruments) that gave its scores; usually one per metric.

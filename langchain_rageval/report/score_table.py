@@ -90,9 +90,8 @@ def read_score_table(path: str | Path) -> list[Row]:
     Raises:
         ConfigError: if the file cannot be read or has no table of this package.
     """
-    address = f"{Path(path).absolute().as_uri()}?mode=ro"
     try:
-        with closing(sqlite3.connect(address, uri=True)) as connection:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             if COLUMNS.keys() - _columns_of(connection) - set(_ADDED):
                 raise ConfigError(
