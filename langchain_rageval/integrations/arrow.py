@@ -193,13 +193,10 @@ def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
     records, names = list[dict[str, Any]](), dict[str, None]()
     for table in tables:
         records += table.to_pylist()
-        names |= dict.fromkeys(
-            name.removesuffix("_failure") for name in table.column_names if name.endswith("_failure")
-        )
-    if lacking := sorted({name for record in records for name in COLUMNS if name not in record}):
-        raise ConfigError(
-            f"the rows lack {', '.join(lacking)}: pass the result of evaluate_dataset with all its columns"
-        )
+        scored = (name.removesuffix("_failure") for name in table.column_names if name.endswith("_failure"))
+        names |= dict.fromkeys(scored)
+    if lacking := ", ".join(sorted({name for record in records for name in COLUMNS if name not in record})):
+        raise ConfigError(f"the rows lack {lacking}: pass the result of evaluate_dataset with all its columns")
     records.sort(key=lambda record: (record["index"] or 0, record["id"], record["metadata"]))
     rows = [_row(record, place) for place, record in enumerate(records)]
     left_out = [(row.index, name) for row in rows for name in names if name not in row.scores]
@@ -208,23 +205,13 @@ def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
         mixed.add(row)
     runs = [from_json(record["run"]) for record in records if record.get("run")]
     provenance = reduce(or_, (Provenance.load(run["instruments"]) for run in runs), Provenance())
-    notes = dict.fromkeys(note for record in records for note in record["notes"])
-    complete = [row for row in rows if row.scores]
-    stopped = any(
-        score.failure and score.failure.error == JudgeUnavailable.__name__
-        for row in complete
-        for score in row.scores.values()
-    )
+    of_batches = dict.fromkeys(note for record in records for note in record["notes"])
+    rows = [row for row in rows if row.scores]
+    notes = [*of_batches, *mixed.notes(), *FreeChecks(rows).notes()]
+    failures = (score.failure for row in rows for score in row.scores.values() if score.failure)
+    complete = all(failure.error != JudgeUnavailable.__name__ for failure in failures)
     last = max(runs, key=itemgetter("finished"), default={"version": "", "finished": ""})
-    return Report(
-        complete,
-        [*notes, *mixed.notes(), *FreeChecks(complete).notes()],
-        not stopped,
-        left_out,
-        provenance,
-        finished=last["finished"],
-        version=last["version"],
-    )
+    return Report(rows, notes, complete, left_out, provenance, finished=last["finished"], version=last["version"])
 
 
 def _pop_index(record: dict[str, Any], index: str) -> int:
@@ -242,9 +229,8 @@ def _pop_index(record: dict[str, Any], index: str) -> int:
 
 
 def _line(scores: Mapping[str, Score], sample: Sample, place: int | None) -> dict[str, Any]:
-    line = sample.model_dump() | {
-        name: to_json(getattr(sample, name), bytes_mode="base64", fallback=str).decode() for name in JSON
-    }
+    as_json = {name: to_json(getattr(sample, name), bytes_mode="base64", fallback=str).decode() for name in JSON}
+    line = sample.model_dump() | as_json
     for name, score in scores.items():
         cells = score.value, score.reason, score.unscored, score.comment if score.failure else None
         line |= {name + suffix: cell for suffix, cell in zip(_METRIC_SUFFIXES, cells, strict=True)}

@@ -188,9 +188,8 @@ class EvaluationWorker(BatchScorer):
         run = self.evaluation.run
         budget, limit = run.governor.budget, options["max_concurrency"]
         lease = partial(_lease, ledger, uuid4().hex)
-        governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
-        self.evaluation.begin(replace(run, governor=governor))
-        self._governor = governor
+        self._governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
+        self.evaluation.begin(replace(run, governor=self._governor))
 
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
         """Return the rows of a batch with scores, in the same order, as Ray requires when it repeats a batch.

@@ -51,10 +51,8 @@ def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -
             message = message_of(error)
             unknown = [option for option in _OPTIONAL if option in settings and re.search(rf"\b{option}\b", message)]
             if not unknown or not _UNKNOWN_OPTION.search(message):
-                problem = redact_message(error, settings)
-                raise ConfigError(
-                    f"{name!r} names no judge that LangChain can build: {problem}{did_you_mean(provider, CHAT_MODELS)}"
-                ) from None
+                problem = redact_message(error, settings) + did_you_mean(provider, CHAT_MODELS)
+                raise ConfigError(f"{name!r} names no judge that LangChain can build: {problem}") from None
             del settings[unknown[0]]
         else:
             key = getattr(model, "anthropic_api_key", None) if provider == "anthropic" else None
@@ -108,8 +106,7 @@ def _gigachat(kind: str, **settings: Any) -> Any:
     for name in _GIGACHAT_FILES:
         if (path := os.environ.get(name)) and not Path(path).is_file():
             raise ConfigError(f"{name} names the file {path!r}, which does not exist: correct the path")
-    given = {name: value for name, value in settings.items() if value is not None}
-    return build(**given)
+    return build(**{name: value for name, value in settings.items() if value is not None})
 
 
 def _of_langchain(provider: str) -> ChatModelBuilder:
@@ -263,10 +260,9 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
         # Send texts, not token ids: for ids the client would download a tokenizer.
         server = _server(provider, base_url)
         return OpenAIEmbeddings(model=model, check_embedding_ctx_length=False, max_retries=0, **server)
-    known = "offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]"
-    raise ConfigError(
-        f"{name!r} names no embeddings; use {known}{did_you_mean(provider, ('offline', 'openai', 'vllm', 'gigachat'))}"
-    )
+    hint = did_you_mean(provider, ("offline", "openai", "vllm", "gigachat"))
+    known = f"offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]{hint}"
+    raise ConfigError(f"{name!r} names no embeddings; use {known}")
 
 
 def _split_name(name: Any) -> tuple[str, str]:

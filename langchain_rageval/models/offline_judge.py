@@ -139,8 +139,7 @@ class OfflineJudge(BaseChatModel):
         if schema is not None:
             return invent_answer(schema)
         human = next((message.text for message in messages if message.type == "human"), "")
-        schema = read_schema(human)
-        if schema is not None:
+        if (schema := read_schema(human)) is not None:
             return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
         if (schema := _schema_of_parser(messages)) is not None:
             return invent_answer(schema)

@@ -203,10 +203,8 @@ class PromptSet(HashableModel):
         for step, prompt in own.items():
             if step not in answers:
                 remedy = "or pass a step of your own as PromptSet.load(directory, steps=[step])"
-                known = ", ".join(sorted(answers))
-                raise ConfigError(
-                    f"there is no step {step!r}; there are {known}, {remedy}{did_you_mean(step, answers)}"
-                )
+                known, hint = ", ".join(sorted(answers)), did_you_mean(step, answers)
+                raise ConfigError(f"there is no step {step!r}; there are {known}, {remedy}{hint}")
             check_examples(step, prompt, answers[step])
         return cls(common=common or base.common, prompts={**base.prompts, **own}, criteria=criteria)
 
@@ -221,9 +219,8 @@ class PromptSet(HashableModel):
         if self.criteria:
             parts["criteria"] = _Criteria(criteria=self.criteria)
         for name, part in parts.items():
-            text = yaml.dump(
-                part.model_dump(mode="json"), Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120
-            )
+            fields = part.model_dump(mode="json")
+            text = yaml.dump(fields, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
             (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def replace(

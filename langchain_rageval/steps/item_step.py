@@ -87,10 +87,8 @@ def request_items(name: str, items: Items) -> list[dict[str, Any]]:
 
 def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
     """Split numbered items into consecutive parts of at most `size` items."""
-    numbers = list(items)
-    return [
-        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
-    ]
+    keys = list(items)
+    return [{key: items[key] for key in keys[start : start + size]} for start in range(0, len(keys), size)]
 
 
 def background_windows(contexts: NumberedContexts, judge: Judge) -> Sequence[NumberedContexts | None]:

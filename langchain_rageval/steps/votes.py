@@ -166,9 +166,8 @@ class AnswerVotes:
     def _joined_mappings(self, votes: Sequence[Mapping[Any, Any]], annotation: Any, path: str) -> dict[Any, Any]:
         """Return the value that the votes decide for each key that more than half of them have."""
         kind = plain_type([*get_args(annotation), None, None][1])
-        decided = {
-            name: self._decide([vote.get(name) for vote in votes], kind, f"{path}[{name}]") for name in _in_order(votes)
-        }
+        names = _in_order(votes)
+        decided = {name: self._decide([vote.get(name) for vote in votes], kind, f"{path}[{name}]") for name in names}
         return {name: value for name, value in decided.items() if value is not None}
 
     def _joined_lists(self, votes: Sequence[Sequence[Any]], path: str) -> list[Any]:
