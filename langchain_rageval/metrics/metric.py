@@ -307,11 +307,12 @@ class Metric(Traced[Any, Score], Adapters):
             state = self.state_from_findings(sample, score.model_copy(update={"findings": items})) if usable else None
         if state is None:
             return None
-        instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
-        rescored = self._score(self._reduced(state), score.usage)
-        return with_extraction(
-            rescored.model_copy(update={"instrument": instrument, "answers": score.answers}), extraction
-        )
+        update = {
+            "instrument": join_digests(score.found_by, split_digests(self.instrument)[1]),
+            "answers": score.answers,
+        }
+        rescored = self._score(self._reduced(state), score.usage).model_copy(update=update)
+        return with_extraction(rescored, extraction)
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps and the reducer (function that computes the value)."""

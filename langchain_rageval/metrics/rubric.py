@@ -126,12 +126,11 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
     sample: Sample = state["sample"]
     findings: list[Finding] = state["rubric_grades"]
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
-    value = _weighted(grades, weights, scale)
     blank = not (sample.answer or "").strip()
     note = Note("grades-on-scale", lowest=scale[0], highest=scale[1], grades=_named_grades(grades))
     text = sample.language_text
     reason = f"{explain(text, Note('blank-answer'))} {explain(text, note)}" if blank else explain(text, note)
-    return Value(value, reason, findings)
+    return Value(_weighted(grades, weights, scale), reason, findings)
 
 
 def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:

@@ -19,7 +19,6 @@ from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.words import UNSPACED, tokens_of
 
-_STOPS = ".。… "
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _DIGIT_AND_MARK = re.compile(r"\d[.,]")
 _MARK_AND_DIGIT = re.compile(r"[.,]\d")
@@ -27,7 +26,7 @@ _MARK_AND_DIGIT = re.compile(r"[.,]\d")
 
 def without_stop(text: str) -> str:
     """Return a normalized text without its final full stop; unchanged if it consists of full stops."""
-    return text.rstrip(_STOPS) or text
+    return text.rstrip(".。… ") or text
 
 
 def contains_whole_words(whole: str, text: str) -> bool:
