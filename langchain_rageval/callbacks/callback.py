@@ -242,8 +242,7 @@ class RagEvalCallback(ChainEvents):
 
     def _start(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
         """Start a run; the first step of a tree may show the id of the conversation, which decides on the tree."""
-        root = self._open.root_that_awaits_thread(event.get("parent_run_id"))
-        if root is not None:
+        if (root := self._open.root_that_awaits_thread(event.get("parent_run_id"))) is not None:
             root.awaits_thread = False
             root.thread_id = thread_id_in(event.get("metadata")) or enclosing_thread_id()
             if root.is_undecided and not self._decide(root):

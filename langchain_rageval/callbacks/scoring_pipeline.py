@@ -100,14 +100,12 @@ class WorkerQueue(Generic[T]):
         while True:
             with self._changed:
                 free = (place for place, one in enumerate(self._waiting) if self._key(one) not in self._busy)
-                place = next(free, None)
-                if place is None:  # nothing waits, or each for a worker that will go on with it
+                if (place := next(free, None)) is None:  # nothing waits, or each for a worker that will go on with it
                     self._n_active -= 1
                     return
                 item = self._waiting[place]
                 del self._waiting[place]
-                key = self._key(item)
-                if key is not None:
+                if (key := self._key(item)) is not None:
                     self._busy.add(key)
             try:
                 self._process(item)
@@ -233,7 +231,6 @@ OUTCOMES = ("scored", "failed", "dropped", "unscorable")
 """Possible outcomes of a sampled run."""
 
 _EXIT_SECONDS = 5.0
-_MINUTE = 60.0
 
 _pipelines: WeakSet[ScoringPipeline] = WeakSet()
 
@@ -328,8 +325,7 @@ class ScoringPipeline:
             prepare: function that is called if the run is admitted. It returns a second function, which reads the
                 sample of the run in a worker thread.
         """
-        number = self._admit()
-        if number is None:
+        if (number := self._admit()) is None:
             return
         try:
             job = ScoringJob(number, metadata, prepare())
@@ -399,7 +395,7 @@ class ScoringPipeline:
         if self.max_per_minute is None:
             return True
         now = time.monotonic()
-        while self._admission_times and self._admission_times[0] <= now - _MINUTE:
+        while self._admission_times and self._admission_times[0] <= now - 60.0:
             self._admission_times.popleft()
         if len(self._admission_times) >= self.max_per_minute:
             return False
@@ -429,19 +425,16 @@ class ScoringPipeline:
 
     def _score(self, job: ScoringJob) -> tuple[Row | None, str]:
         """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
-        sample = job.read()
-        if sample is None:
+        if (sample := job.read()) is None:
             return None, "unscorable"
         if self.redact is not None:
             sample = self.redact(sample)
             if not isinstance(sample, Sample):
                 raise ConfigError(f"redact must return a Sample, got {type(sample).__name__}")
         sample = sample.model_copy(update={"metadata": mask_data({**sample.metadata, **job.metadata})})
-        evaluation = self._evaluation_for(sample)
-        if evaluation is None:
+        if (evaluation := self._evaluation_for(sample)) is None:
             return None, "unscorable"
-        rows = list(evaluation.rows([sample]))
-        if not rows:
+        if not (rows := list(evaluation.rows([sample]))):
             return None, "dropped"  # the budget has no room for it
         row = rows[0].model_copy(update={"index": job.number - 1, "tags": dict(self.tags)})
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
@@ -467,9 +460,8 @@ class ScoringPipeline:
         """Record that a sink has accepted or finally rejected a row; after the last sink, count the run's outcome."""
         with self._changed:
             delivery.n_pending -= 1
-            n_pending = delivery.n_pending
-        if not n_pending:
-            self._finish(delivery.number, delivery.outcome)
+            if not delivery.n_pending:
+                self._finish(delivery.number, delivery.outcome)
 
 
 def _finish_at_exit() -> None:

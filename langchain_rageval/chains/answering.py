@@ -129,8 +129,7 @@ class AnswerStore:
 
     def _open(self, journal: Journal, resume: bool, retry_failed: bool) -> None:
         """Record the run, or check that the recorded one may be continued."""
-        entry = journal.get(_RUN)
-        if entry is None:
+        if (entry := journal.get(_RUN)) is None:
             self._record(is_finished=False)
             return
         record = json.loads(entry)
@@ -277,8 +276,7 @@ class Answering:
 
     def _ask(self, index: int, progress: Progress) -> None:
         question, history = self._samples[index].question, self._samples[index].history
-        answer = self._store.load(question, history)
-        if answer is None:
+        if (answer := self._store.load(question, history)) is None:
             collector = ChainCollector()
             chain_input = self._build_input(question, history)
             call = partial(self._chain.invoke, chain_input, collector.config(self._config, self._keys))
@@ -289,8 +287,7 @@ class Answering:
 
     async def _aask(self, index: int, progress: Progress) -> None:
         question, history = self._samples[index].question, self._samples[index].history
-        answer = self._store.load(question, history)
-        if answer is None:
+        if (answer := self._store.load(question, history)) is None:
             async with ModelTurn(self._gates):
                 for _ in range(MAX_STALE_TRIES):  # a client may meet connections of an event loop that was closed
                     collector = ChainCollector()

@@ -287,8 +287,7 @@ def _input_schema(chain: Runnable[Any, Any]) -> Schema:
 
 def _annotated_type(chain: Runnable[Any, Any]) -> Any:
     """Return the type of the state of a graph, or of the first parameter of a function; None if it has none."""
-    graph = _part_of_class(chain, "Pregel")
-    if graph is not None:
+    if (graph := _part_of_class(chain, "Pregel")) is not None:
         builder = getattr(graph, "builder", None)
         return getattr(builder, "input_schema", None) or getattr(builder, "state_schema", None)
     function = _function_of(_innermost(chain))

@@ -25,10 +25,9 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
-_Skip = Callable[[RunTrees, dict[str, Any]], bool]
 
 
-def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
+def _guarded(skip: Callable[[RunTrees, dict[str, Any]], bool]) -> Callable[[_Handler], _Handler]:
     """Decorate an event handler: its errors do not reach the chain, and it is not called if `skip` returns True."""
 
     def decorate(handler: _Handler) -> _Handler:

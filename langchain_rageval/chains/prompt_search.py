@@ -36,6 +36,9 @@ _LINE_NUMBER = re.compile(r"^[^\S\n]*\d+[^\S\n]*[:.)|\]]?[^\S\n]+", re.MULTILINE
 _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\x[0-9a-fA-F]{2}|\\[\\/\"'bfnrt]")
 _ESCAPED = {**dict.fromkeys("bfnrt", "\n"), "\\": "\\", "/": "/", '"': '"', "'": "'"}
 
+_Places = list[tuple[int, int]]
+"""Places of a text in another one: pairs of the first and the last offset."""
+
 
 class Chunk(NamedTuple):
     """Chunk that occurred in a run of the chain.
@@ -103,7 +106,7 @@ class _Words:
         self.text = text
 
     @cached_property
-    def _spans(self) -> list[tuple[int, int]]:
+    def _spans(self) -> _Places:
         text = (
             _MARKUP.sub(lambda tag: " " * len(tag[0]), self.text) if "<" in self.text or "&" in self.text else self.text
         )
@@ -159,14 +162,6 @@ class _Block(NamedTuple):
     end: int
     whole: float = inf
     part: float = inf
-
-
-@dataclass(eq=False)
-class _Prompt:
-    """Text of a prompt, and the stretches of it that are no chunks."""
-
-    text: _Words
-    blocked: list[_Block]
 
 
 class Part(NamedTuple):
@@ -289,29 +284,27 @@ class _Run:
 
         A prompt with escapes is also read without them. The form that holds more counts.
         """
-        forms = [(prompt, [_exact(prompt.text.text, text.text) for text in self._texts]) for prompt in _forms(call)]
-        most = max((sum(map(bool, exact)) for _, exact in forms), default=0)
+        forms = [(*form, [_exact(form[0].text, text.text) for text in self._texts]) for form in _forms(call)]
+        most = max((sum(map(bool, exact)) for *_, exact in forms), default=0)
         earlier = {one: words for one, words in self.outputs.items() if one.ended < call.started and words.words}
         best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
-        for prompt, exact in forms:
-            if is_own:
-                prompt.blocked.clear()
+        for prompt, own, exact in forms:
+            blocked = [] if is_own else own
             if sum(map(bool, exact)) < most:
                 continue
             whole = [
                 [place for chunk, at in zip(self.chunks, exact, strict=True) if chunk.seen < one.ended for place in at]
                 for one in earlier
             ]
-            places = dict(zip(earlier, _places(prompt.text, [*earlier.values()], whole), strict=True))
+            places = dict(zip(earlier, _places(prompt, [*earlier.values()], whole), strict=True))
             for one, found in places.items():
-                prompt.blocked += [_Block(*place, one.ended, one.ended) for place in found]
-            prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, self._asked.text.strip())]
+                blocked += [_Block(*place, one.ended, one.ended) for place in found]
             for query, time in self._queries:
-                prompt.blocked += [_Block(*place, time) for place in _exact(prompt.text.text, query.text.strip())]
-            for example in self.examples:
-                prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, example.strip())]
+                blocked += [_Block(*place, time) for place in _exact(prompt.text, query.text.strip())]
+            for text in (self._asked.text, *self.examples):
+                blocked += [_Block(*place) for place in _exact(prompt.text, text.strip())]
             held = [one for one, found in places.items() if found and one in self._drafts]
-            parts = _place(prompt, self.chunks, self._texts, exact)
+            parts = _place(prompt, blocked, self.chunks, self._texts, exact)
             size = sum(len(part.text) for part in parts) + sum(len(earlier[draft].text) for draft in held)
             if size > best[0]:
                 best = size, held, parts
@@ -336,8 +329,11 @@ def _writers_of(answer: str, outputs: Mapping[ModelCall, _Words]) -> list[ModelC
     return [max(similar)[2]] if similar else parts[-1:]
 
 
-def _forms(call: ModelCall) -> Iterator[_Prompt]:
-    """Yield the prompt of a call as it is, then without its escapes, layer by layer, and without numbers of lines."""
+def _forms(call: ModelCall) -> Iterator[tuple[_Words, list[_Block]]]:
+    """Yield the prompt of a call as it is, then without its escapes, layer by layer, and without numbers of lines.
+
+    Each form has a list of the messages that the model wrote itself.
+    """
     texts = [(content if isinstance(content, str) else _text_of(content), own) for content, own in call.prompt]
     while texts:
         blocked, size = [], 0
@@ -345,7 +341,7 @@ def _forms(call: ModelCall) -> Iterator[_Prompt]:
             if own:
                 blocked.append(_Block(size, size + len(text)))
             size += len(text) + 1
-        yield _Prompt(_Words("\n".join(text for text, _ in texts)), blocked)
+        yield _Words("\n".join(text for text, _ in texts)), blocked
         decoded = [(next(_unescaped(text), text), own) for text, own in texts]
         if decoded == texts:
             decoded = [(_LINE_NUMBER.sub("", text), own) for text, own in texts]
@@ -380,24 +376,24 @@ def _decode(match: re.Match[str]) -> str:
 
 
 def _place(
-    prompt: _Prompt, chunks: Sequence[Chunk], texts: Sequence[_Words], exact: Sequence[list[tuple[int, int]]]
+    prompt: _Words, taken: list[_Block], chunks: Sequence[Chunk], texts: Sequence[_Words], exact: Sequence[_Places]
 ) -> list[Part]:
     """Return the chunks that a prompt holds, in their order. Each stretch of it counts for one chunk, the longest.
 
     Args:
         prompt: the prompt.
+        taken: stretches of the prompt that are no chunks; those of the returned chunks are added.
         chunks: the chunks.
         texts: their texts.
         exact: places of each text in the prompt.
     """
     others = [number for number, places in enumerate(exact) if not places]
-    runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
+    runs = dict(zip(others, _runs(prompt, [texts[number] for number in others]), strict=True))
     sizes: dict[int, float] = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
     for number, found in runs.items():
         if found:  # each word once, also if it occurs in several places
             most = len(texts[number].text) * _covered(found) / len(texts[number].words)
             sizes[number] = min(most, sum(run.end - run.start for run in found))
-    taken = [*prompt.blocked]
     parts: list[tuple[int, int, Part]] = []
     for number in sorted(sizes, key=lambda number: -sizes[number]):
         chunk, text = chunks[number], texts[number]
@@ -415,7 +411,7 @@ def _place(
         parts.append((min(places)[0], max(place[1] for place in places), part))
     parts.sort(key=lambda placed: placed[0])
     ends = [0, *(end for _, end, _ in parts)]
-    between = [prompt.text.text[end:start].rstrip() for end, (start, _, _) in zip(ends, parts, strict=False)]
+    between = [prompt.text[end:start].rstrip() for end, (start, _, _) in zip(ends, parts, strict=False)]
     return [
         part._replace(heading=text[text.rfind("\n") + 1 :]) for text, (_, _, part) in zip(between, parts, strict=True)
     ]
@@ -463,7 +459,7 @@ def _part(chunk: Chunk, text: _Words, runs: Sequence[_Stretch]) -> Part:
     return Part(chunk, _ELLIPSIS.join(text.text[start:end] for start, end in spans))
 
 
-def _exact(prompt: str, text: str) -> list[tuple[int, int]]:
+def _exact(prompt: str, text: str) -> _Places:
     """Return the places of a text in a prompt that begin and end with whole words."""
     places = []
     at = prompt.find(text) if text else -1
@@ -477,9 +473,7 @@ def _exact(prompt: str, text: str) -> list[tuple[int, int]]:
     return places
 
 
-def _places(
-    prompt: _Words, texts: Sequence[_Words], chunks: Sequence[Sequence[tuple[int, int]]]
-) -> list[list[tuple[int, int]]]:
+def _places(prompt: _Words, texts: Sequence[_Words], chunks: Sequence[_Places]) -> list[_Places]:
     """Return the place in a prompt of each text, or the places of enough of it.
 
     What stands there again is not taken for the text: a chunk may be equal to a draft that was made of it.

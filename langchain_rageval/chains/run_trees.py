@@ -258,8 +258,7 @@ class RunTrees:
         parent = self._nodes.get(parent_id.int) if parent_id else None
         if parent is None:
             return False
-        root = parent.root
-        if root is None:
+        if (root := parent.root) is None:
             self._add(run_id, _UNSAMPLED)
             return True
         if root.awaits_previous:

@@ -172,9 +172,8 @@ def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sa
 def _with_places(sample: Sample, origin: str, texts: Any, ids: Any, sources: Any, spans: Any) -> Sample:
     """Return a sample with contexts and their ids, and with their origin, sources and places in its metadata."""
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
-    places: dict[str, list[Any]] = {SOURCES: sources, SPANS: spans}
-    known = {name: values for name, values in places.items() if any(values)}
-    metadata |= {**known, CONTEXTS_FROM: origin}
+    metadata |= {name: values for name, values in ((SOURCES, sources), (SPANS, spans)) if any(values)}
+    metadata[CONTEXTS_FROM] = origin
     return sample.model_copy(update={"contexts": texts, "context_ids": ids, "metadata": metadata})
 
 
@@ -237,8 +236,7 @@ def _examples_of(root: RootRun) -> set[str]:
     """
     runs = {run_id: [*map(_text_of, documents)] for run_id, documents in root.retrieved.items() if documents}
     is_alone = root.examples_by_run.keys() >= runs.keys()
-    names = root.examples_by_run.items()
-    named = [run_id for run_id, name in names if not is_alone or _SURE_EXAMPLES.search(name)]
+    named = [run_id for run_id, name in root.examples_by_run.items() if not is_alone or _SURE_EXAMPLES.search(name)]
     return {text for run_id in named for text in runs.get(run_id, ())}
 
 

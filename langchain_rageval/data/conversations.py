@@ -96,8 +96,7 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
     Raises:
         SampleError: if there is no message of the user, or a field has the wrong type.
     """
-    turns = _turns_of(conversation, fields)
-    if not turns:
+    if not (turns := _turns_of(conversation, fields)):
         return []
     last = turns[-1].get("metadata", {})
     name = turns[-1].get("id") or next((last[key] for key in CONVERSATION_IDS if last.get(key) is not None), None)
@@ -205,11 +204,9 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
 
 def _answered(messages: Sequence[Any]) -> list[Fields]:
     """Return the fields of each question that has an answer, and report the messages that are in no sample."""
-    found = exchanges(messages)
-    if not found:
+    if not (found := exchanges(messages)):
         raise SampleError(_NO_QUESTION)
-    systems = sum(role_of(message) == "system" for message in messages)
-    if systems:
+    if systems := sum(role_of(message) == "system" for message in messages):
         _LOG.info("messages of the system are no turns of a conversation and are not judged: %d", systems)
     unknown = {str(get(message, "role") or get(message, "type")) for message in messages if role_of(message) is None}
     if unknown:

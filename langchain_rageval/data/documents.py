@@ -151,9 +151,7 @@ def collection_documents(file: Path) -> Iterator[tuple[str, str]] | None:
 
     Collections of MS MARCO and TREC Deep Learning have this form.
     """
-    lines = read_lines(file, strict=False)
-    first = next(iter(lines), "").rstrip("\r\n")
-    if not _COLLECTION_LINE.fullmatch(first):
+    if not _COLLECTION_LINE.fullmatch(next(read_lines(file, strict=False), "").rstrip("\r\n")):
         return None
     pairs = (line.rstrip("\r\n").partition("\t") for line in read_lines(file, strict=False))
     return ((number, text) for number, _, text in pairs if text.strip())

@@ -275,8 +275,7 @@ def _from_openai_item(record: Record) -> Record:
 
 def _phoenix_documents(record: Record) -> Any:
     """Return what was retrieved in a row of Phoenix: the documents of a span, or what it calls the reference."""
-    found = _decoded(record.get("attributes.retrieval.documents"))
-    if found is None:
+    if (found := _decoded(record.get("attributes.retrieval.documents"))) is None:
         reference = record.get("reference")
         return [reference] if isinstance(reference, str) else reference
     documents = []
@@ -289,8 +288,7 @@ def _phoenix_documents(record: Record) -> Any:
 
 
 def _from_phoenix(record: Record) -> Record:
-    read = {"id": "context.span_id", "output": "attributes.output.value | output"}
-    read |= {"input": "attributes.input.value | input"}
+    read = {"id": "context.span_id"} | {name: f"attributes.{name}.value | {name}" for name in ("output", "input")}
     found = _reader({**read, "contexts": _phoenix_documents}, "reference attributes.retrieval.documents")(record)
     return {name: value for name, value in found.items() if "attributes." not in name}
 

@@ -259,8 +259,8 @@ class Sample(InputModel):
             if items is not None:
                 parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
         if self.references:
-            title = pluralize(len(self.references), "reference")
-            parts.append(details(title, item_list([*map(text, self.references)])))
+            references = item_list([*map(text, self.references)])
+            parts.append(details(pluralize(len(self.references), "reference"), references))
         return "".join(parts)
 
 

@@ -317,10 +317,8 @@ def _csv_records(path: Path, is_head: IsHead) -> Records:
     first = [*islice(lines, 100)]
     if first and first[0].startswith("PK\x03\x04"):
         raise ConfigError(f"{path.name} is a workbook: give it the suffix .xlsx, or save it as CSV")
-    delimiter, skipped = "", 0
-    if first and first[0].lower().startswith("sep="):  # a line that Excel reads
-        delimiter, skipped = first[0].rstrip("\r\n")[4:5], 1
-    delimiter = delimiter or find_delimiter(first, is_head)
+    skipped = int(bool(first) and first[0].lower().startswith("sep="))  # a line that Excel reads
+    delimiter = (first[0].rstrip("\r\n")[4:5] if skipped else "") or find_delimiter(first, is_head)
     reader = csv.reader(chain(first[skipped:], lines), delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[str, list[Any]]]:
@@ -394,9 +392,8 @@ def _with_header(rows: Iterator[tuple[str, list[Any]]], is_head: IsHead, file: s
 
 
 def _row(names: Collection[str], cells: Sequence[Any]) -> Record:
-    pairs = zip_longest(names, cells[: len(names)])
     row: Record = {}
-    for number, (name, cell) in enumerate(pairs, start=1):
+    for number, (name, cell) in enumerate(zip_longest(names, cells[: len(names)]), start=1):
         if name:
             is_missing = cell is None or cell == "" or (isinstance(cell, str) and cell.strip().casefold() in _MISSING)
             row[f"{name} ({number})" if name in row else name] = None if is_missing else cell
