@@ -66,8 +66,7 @@ def suite(*metrics: Metric | Suite) -> Suite:
     """
     flat = [part for metric in metrics for part in _parts(metric)]
     names = [metric.name for metric in flat]
-    duplicates = {name for name in names if names.count(name) > 1}
-    if duplicates or not flat:
+    if len({*names}) < len(names) or not flat:
         raise ConfigError(f"a suite takes metrics of different names, got {names}; rename one of them with name=...")
     return Suite(metrics=tuple(flat))
 

@@ -19,9 +19,7 @@ from langchain_rageval.statistics.intervals import Floats, bounded_mean_interval
 Measurement = Literal["nominal", "ordinal", "interval"]
 
 _RESAMPLES = 2_000
-_LEVELS = 64  # distinct scores and labels that the resampling distinguishes
-_CELLS = 4_000_000  # cells of the largest table that is computed exactly
-_MOST_VALUES = 2_000  # distinct scores and labels of a table that would be larger
+
 _AT_ONCE = 2_000_000  # numbers held in memory
 _ADDED = 2  # pairs, or clusters, that the bootstrap adds
 
@@ -79,8 +77,8 @@ class Tables:
                 cells, and not limited otherwise.
         """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
-        if most is None and sides[0][0].size * sides[1][0].size > _CELLS:
-            most = _MOST_VALUES
+        if most is None and sides[0][0].size * sides[1][0].size > 4_000_000:
+            most = 2_000
         (distinct, rows), (grades, columns) = (_grouped(*side, most) for side in sides)
         counts = np.zeros((1, distinct.size, grades.size))
         np.add.at(counts[0], (rows, columns), 1.0)
@@ -210,7 +208,7 @@ def estimates(
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
     tables = Tables.of(scores, labels)
-    coarse = Tables.of(scores, labels, _LEVELS)
+    coarse = Tables.of(scores, labels, 64)
     if set(names) <= {*_CHANCE_CORRECTED}:  # a value that one side lacks by chance is possible there, too
         values = np.union1d(coarse.scores, coarse.labels)
         counts = np.zeros((1, values.size, values.size))

@@ -18,7 +18,6 @@ from langchain_rageval.statistics.intervals import (
     student_t_quantile,
 )
 
-_EXACT_PAIRS = 15
 # Size of the invented pairs that stand for losses which no pair shows, in spans, and level of the interval of
 # `largest_loss`. With both, "no worse" is wrong in at most 2.5% of comparisons (table in
 # tests/benchmarks/results/interval_coverage.md), and equal pairs exclude no smaller share than the exact bound.
@@ -171,7 +170,7 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
     if moved.size > _MOST_FLIPPED:
         return max(erfc(observed / sqrt(2 * float(moved @ moved))), float(np.finfo(float).tiny))
     reached = observed - _TOLERANCE * float(moved.sum())
-    if moved.size <= _EXACT_PAIRS:
+    if moved.size <= 15:
         patterns = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
         return float(np.mean(np.abs((1 - 2 * patterns) @ moved) >= reached))
     rng = np.random.default_rng(seed)
