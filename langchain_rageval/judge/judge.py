@@ -125,8 +125,7 @@ class Judge:
         """
         if isinstance(judge, Judge):
             return judge
-        wrapped = _WRAPPED.get(id(judge))
-        if wrapped is None:
+        if (wrapped := _WRAPPED.get(id(judge))) is None:
             wrapped = _WRAPPED[id(judge)] = cls(judge)  # type: ignore[arg-type]
         return wrapped
 

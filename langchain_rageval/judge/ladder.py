@@ -228,9 +228,7 @@ def client_family(model: Runnable[Any, Any]) -> ClientFamily:
     bodies = [options.get("extra_body", getattr(inner, "extra_body", None)) for inner, options in models]
     if bodies.count(bodies[0]) == len(bodies):
         return client
-    rungs = {
-        name: options for name, options in client.rungs.items() if callable(options) or "extra_body" not in options
-    }
+    rungs = {name: form for name, form in client.rungs.items() if callable(form) or "extra_body" not in form}
     return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 

@@ -71,8 +71,7 @@ def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
     Returns:
         True if the reply has log-probabilities, even if they cannot be matched to the verdicts.
     """
-    tokens = _tokens_of(reply)
-    if not tokens:
+    if not (tokens := _tokens_of(reply)):
         return False
     verdicts = list(_verdicts_in(answer))
     text = "".join(token.text for token in tokens)

@@ -108,8 +108,7 @@ def json_spans(text: str) -> list[str]:
 
 def _end_of_thought(text: str, tag: str, start: int) -> int:
     closing = _CLOSING.get(tag.lower()) or f"</{tag[1:]}"
-    end = re.compile(re.escape(closing), re.IGNORECASE).search(text, start)
-    if end is None:
+    if (end := re.compile(re.escape(closing), re.IGNORECASE).search(text, start)) is None:
         raise CutOff(f"the thought is cut off: think less, and answer with the JSON after {closing}")
     return end.end()
 
@@ -204,9 +203,7 @@ _ARGUMENTS: Final = ("arguments", "parameters", "args", "input", "tool_input", "
 _NO_ANSWERS: Final = ("draft", "example", "черновик", "пример")
 _TRUE_WORDS: Final = "yes true да истина 是 真 예 네 참 sì si vero"
 _FALSE_WORDS: Final = "no false нет ложь 否 假 아니오 아니요 거짓 falso"
-BOOLEAN_WORDS: Final = {
-    word: value for words, value in ((_TRUE_WORDS, True), (_FALSE_WORDS, False)) for word in words.split()
-}
+BOOLEAN_WORDS: Final = dict.fromkeys(_TRUE_WORDS.split(), True) | dict.fromkeys(_FALSE_WORDS.split(), False)
 _OPENING_QUOTES: Final = " \t\r\n\u00a0\"'`*_«“„‘([<"
 _CLOSING_QUOTES: Final = " \t\r\n\u00a0\"'`*_»”“’)]>"
 _END: Final = (".", ",", ";", "!", "。", "！")

@@ -242,8 +242,7 @@ class AdaptiveLimiter:
 
     def _measure_pace(self) -> None:
         """Take the calls that were answered lately for all that the endpoint answers in a time."""
-        seconds = time.monotonic() - self._measured_since
-        if seconds >= _LEAST_SECONDS:
+        if (seconds := time.monotonic() - self._measured_since) >= _LEAST_SECONDS:
             if not self._is_stated:
                 self.pace = self._measured = max(self._answered, 1) / seconds
                 self._step = _STEP_AT_FIRST
@@ -395,8 +394,7 @@ class AdaptiveLimiter:
 
     def _late(self) -> int:
         """Return the number of calls that take many times as long as usual, at most half of the limit."""
-        patience = self._patience
-        if patience is None or self.limit is None:
+        if (patience := self._patience) is None or self.limit is None:
             return 0
         latest = time.monotonic() - patience
         return min(self.limit // 2, sum([slot.since <= latest for slot in self._holders]))

@@ -104,8 +104,7 @@ class MeteredTry:
             self._cost["unreported"] = self._cost.get("unreported", 0) + tokens_in(*asked, *texts)
         if (prices := self._run.meter.prices) is not None:
             names = names_of_model(model, message)
-            money = prices.cost(names, tokens)
-            if money is None:
+            if (money := prices.cost(names, tokens)) is None:
                 self._cost["unpriced"] = [prices.problem(names)]
             else:
                 self._cost["money"] = self._cost.get("money", 0.0) + money

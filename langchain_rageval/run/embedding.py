@@ -151,9 +151,8 @@ class EmbeddingQueue:
                     self.alike = self.alike + 1 if np.array_equal(result, self._first) else -1
                 batch[text].set_result(result)
             except (TypeError, ValueError):
-                self._fail(
-                    {text: batch[text]}, ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
-                )
+                problem = ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
+                self._fail({text: batch[text]}, problem)
 
     def _has(self, text: str) -> bool:
         if text in self._sent:

@@ -244,8 +244,7 @@ class Governor:
         with self._lock:
             expected = self._kinds[kind].expected(self.budget, guess)
             committed = reduce(Cost.plus, (mean.total for mean in self._kinds.values()), self._reserved)
-            if not self._fits(expected, committed.at_least(self._spent)):
-                self.exhausted = True
+            self.exhausted |= not self._fits(expected, committed.at_least(self._spent))
             if self.exhausted and not self.budget.allows(expected, _UNBOUNDED):
                 return None
             self._reserved = self._reserved.plus(expected)

@@ -99,9 +99,8 @@ def journal_key(*parts: Any) -> str:
     Args:
         parts: JSON values.
     """
-    return hashlib.sha256(
-        json.dumps(parts, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
-    ).hexdigest()
+    text = json.dumps(parts, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
 
 
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:

@@ -60,23 +60,16 @@ class Progress:
     def status_line(self) -> str:
         """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if known."""
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
-        state = f"; {self._state}" if self._state else ""
-        outcome = self._outcome() if self._outcome else f"{self.failed} failed"
-        return f"{rows} {self._unit}, {self._usage()}{outcome}{self._time_left()}{state}"
-
-    def _usage(self) -> str:
-        if self._meter is None:
-            return ""
-        usage = self._meter.usage
-        tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-        money = "" if usage.money is None else f"{format_money(usage.money)} money, "
-        return f"{pluralize(usage.calls, 'call')}, {pluralize(tokens, 'token')}, {money}"
-
-    def _time_left(self) -> str:
-        if not self.rows or self.total is None or self.rows >= self.total:
-            return ""
-        seconds = (time.monotonic() - self._started) / self.rows * (self.total - self.rows)
-        return f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
+        parts = [self._outcome() if self._outcome else f"{self.failed} failed"]
+        if self._meter is not None:
+            usage = self._meter.usage
+            tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+            money = [] if usage.money is None else [f"{format_money(usage.money)} money"]
+            parts = [pluralize(usage.calls, "call"), pluralize(tokens, "token"), *money, *parts]
+        if self.rows and self.total is not None and self.rows < self.total:
+            seconds = (time.monotonic() - self._started) / self.rows * (self.total - self.rows)
+            parts.append(f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left")
+        return f"{rows} {self._unit}, {', '.join(parts)}" + (f"; {self._state}" if self._state else "")
 
 
 class PlainProgress(Progress):

@@ -94,8 +94,7 @@ class RetryPolicy:
 
 def is_transient(error: Exception) -> bool:
     """Return True if the error is temporary: the same call may succeed later."""
-    status = status_of(error)
-    if status is not None:
+    if (status := status_of(error)) is not None:
         return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
     if is_permanent(error) or any(
         base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__
@@ -123,8 +122,7 @@ def is_permanent(error: Exception) -> bool:
 
     The reason is a wrong key or model name, no access, no credit, or a certificate that one of both sides refuses.
     """
-    status = status_of(error)
-    if status is None:
+    if (status := status_of(error)) is None:
         return any(_TLS.search(message_of(cause)) for cause in _causes(error))
     return status in _PERMANENT_STATUS or (status == 429 and _is_quota_exhausted(error))
 
@@ -142,8 +140,7 @@ def is_rate_limited(error: Exception) -> bool:
 
     These are the HTTP status 429, or an overload (503, 529) with a Retry-After header.
     """
-    status = status_of(error)
-    if status is None:
+    if (status := status_of(error)) is None:
         return any(base.__name__ == "ModelRateLimitError" for base in type(error).__mro__)
     return (status == 429 and not _is_quota_exhausted(error)) or (
         status in _OVERLOADED_STATUS and retry_after(error) is not None

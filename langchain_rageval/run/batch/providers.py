@@ -61,19 +61,14 @@ class OpenAIBatches(BatchApi):
         counts = batch.request_counts
         errors = (batch.errors.data if batch.errors else None) or []
         refusal = "; ".join(error.message or error.code or "" for error in errors[:3]) or "no reason given"
-        return BatchState(
-            batch.status in _ENDED,
-            counts.completed if counts else 0,
-            counts.failed if counts else 0,
-            refusal if batch.status == "failed" else "",
-        )
+        answered, failed = (counts.completed, counts.failed) if counts else (0, 0)
+        return BatchState(batch.status in _ENDED, answered, failed, refusal if batch.status == "failed" else "")
 
     def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
         """Yield the custom id and the reply of each request, from the output file and the error file of a batch."""
         batch = self.client.batches.retrieve(batch_id)
-        for file_id in (batch.output_file_id, batch.error_file_id):
-            if file_id:
-                yield from _replies_in(self.client.files.content(file_id).text, file_id)
+        for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
+            yield from _replies_in(self.client.files.content(file_id).text, file_id)
 
 
 def _replies_in(text: str, file_id: str) -> Iterator[tuple[str, StoredReply]]:

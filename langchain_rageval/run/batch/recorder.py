@@ -192,16 +192,14 @@ class ReplyStore:
         journal or no reply.
         """
         with self._lock:
-            reply = self.get(request_id)
-            if reply is not None and self.journal is not None:
+            if (reply := self.get(request_id)) is not None and self.journal is not None:
                 self._memory[request_id] = reply
                 self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
         """Charge a reply to `owner`, the score that uses it first; return False if another owner is charged already."""
         with self._lock:
-            reply = self.get(request_id)
-            if reply is not None and reply.owner is None:
+            if (reply := self.get(request_id)) is not None and reply.owner is None:
                 self.put(request_id, replace(reply, owner=owner))
                 return True
             return reply is not None and reply.owner == owner
@@ -286,8 +284,7 @@ class Recorder:
             fallbacks = [self.model_of(fallback) for fallback in model.fallbacks]
             return model.model_copy(update={"runnable": self.model_of(model.runnable), "fallbacks": fallbacks})
         for substitute in self._substitutes:
-            copy = substitute(model, self)
-            if copy is not None:
+            if (copy := substitute(model, self)) is not None:
                 return copy
         raise ConfigError(f"{model_label(model)} has no supported batch API: {self._supported}")
 
@@ -406,14 +403,10 @@ class _Transport:
             return StoredReply(raw[0].status_code, raw[0].text)
 
         reply = self._recorder.reply_to(recorded, send)
-        headers = dict(raw[0].headers) if raw else {}
-        kept = {name: value for name, value in headers.items() if name.lower() == "retry-after"}
-        return self.library.Response(
-            reply.status,
-            headers={"content-type": "application/json", **kept},
-            content=reply.body.encode(),
-            request=request,
-        )
+        headers = {"content-type": "application/json"}
+        if raw:
+            headers |= {name: value for name, value in raw[0].headers.items() if name.lower() == "retry-after"}
+        return self.library.Response(reply.status, headers=headers, content=reply.body.encode(), request=request)
 
     def close(self) -> None:
         """Close nothing: the model's own HTTP client belongs to the model."""

@@ -82,8 +82,7 @@ class FileWaves:
             WaveWritten: after requests were written.
             ConfigError: if the file cannot be written.
         """
-        requests = self._recorder.take_wave()
-        if not requests:
+        if not (requests := self._recorder.take_wave()):
             return False
         last, owners = last_wave(self._journal), {request.id: request.owner for request in requests}
         is_same = last is not None and set(last.owners) == set(owners)
@@ -97,8 +96,7 @@ class FileWaves:
     @property
     def notes(self) -> Iterator[str]:
         """Note for the report: how many waves (files of requests answered together) were read; none before one."""
-        last = last_wave(self._journal)
-        if last is not None:
+        if (last := last_wave(self._journal)) is not None:
             yield Note("replies-from-files", waves=last.number)
 
 
@@ -130,8 +128,7 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
         ConfigError: if a file cannot be read or is truncated, holds two replies to one request, or replies to requests
             that were not written.
     """
-    last = last_wave(journal)
-    if last is None:
+    if (last := last_wave(journal)) is None:
         raise ConfigError(f"{journal.path} holds no requests; write them with `rageval requests --journal`")
     waves = [_wave(journal, number) for number in range(last.number, 0, -1)]
     named, places, replies = " and ".join(map(str, paths)), dict[str, str](), dict[str, StoredReply]()

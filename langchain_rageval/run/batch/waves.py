@@ -203,8 +203,7 @@ class Waves:
         batches = "1 batch" if len(apis) == 1 else f"{len(apis)} batches"
         while self.under_way:
             for batch in list(self.under_way):
-                state = self._state(batch, apis[batch.key])
-                if state is not None:
+                if (state := self._state(batch, apis[batch.key])) is not None:
                     states[batch.key] = state
                     if state.has_ended:
                         self._collect(batch, apis[batch.key], state, owners)
