@@ -29,32 +29,24 @@ def run_requests(options: argparse.Namespace) -> None:
 
     Without replies in the journal, these are the requests of the first steps of the metrics. Otherwise these are the
     requests of later steps, which are built from the replies, and requests without a reply.
+
+    Raises:
+        ConfigError: if the journal holds the requests of another run.
     """
-    _check_journal(options)
+    if options.words is not None and Path(options.journal).is_file():
+        words = recorded_command(options.journal).get("words", [])
+        own = [redact_secrets(word, word) for word in options.words]
+        if words[:1] == ["requests"] and _settings(words) != _settings(own):
+            raise ConfigError(
+                f"{options.journal} holds the requests of another run, `rageval {' '.join(words)}`; name another file "
+                "with --journal"
+            )
     result = _score_as_far_as_possible(options, Path(options.out))
     record_command(options)
     if not isinstance(result, WaveFile):
         write_message("no request is needed: run `rageval evaluate` with the same options")
     elif not options.quiet:
         write_message(_describe_wave(result, options.journal))
-
-
-def _check_journal(options: argparse.Namespace) -> None:
-    """Check that the journal does not hold the requests of another run.
-
-    Raises:
-        ConfigError: if it does.
-    """
-    if options.words is None or not Path(options.journal).is_file():
-        return
-    words = recorded_command(options.journal).get("words", [])
-    if words[:1] == ["requests"] and _settings(words) != _settings(
-        [redact_secrets(word, word) for word in options.words]
-    ):
-        raise ConfigError(
-            f"{options.journal} holds the requests of another run, `rageval {' '.join(words)}`; name another file with "
-            "--journal"
-        )
 
 
 def _settings(words: Sequence[str]) -> dict[str, Any]:

@@ -270,10 +270,6 @@ class Evaluation(Job):
         return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts_of(sample))), embeddings * _TEXTS_COMPARED)
 
     @cached_property
-    def _asks_models(self) -> list[bool]:
-        return [bool(called_models(metric)) for metric in self.metrics]
-
-    @cached_property
     def _plannable_parts(self) -> list[Parts]:
         return [plannable_parts(metric) for metric in self.metrics]
 

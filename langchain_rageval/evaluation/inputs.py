@@ -6,7 +6,6 @@ Notes say what is wrong with samples, such as retrieved ids that differ in form 
 from __future__ import annotations
 
 import logging
-import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,21 +143,6 @@ class Drawn:
 
     index: int
     item: Any
-
-
-def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
-    """Return samples in random order, each with its place in the input.
-
-    If an id occurs again, a number is appended to it, as in "q1-2", so that all ids are distinct.
-
-    Raises:
-        SampleError: if two samples with different questions have one id.
-    """
-    ids, places = SampleIds(), []
-    for index, item in enumerate(samples):
-        checked = ids.checked(item, describe_place(index, item)) if isinstance(item, Sample) else item
-        places.append(Drawn(index, checked))
-    return random.Random(seed).sample(places, len(places))
 
 
 def prepare_samples(

@@ -23,17 +23,9 @@ from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailab
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.canaries import judges_to_ask, notes_on
 from langchain_rageval.evaluation.dry_run import warn_of_long_requests
-from langchain_rageval.evaluation.inputs import (
-    AnyMetric,
-    MixedMeasures,
-    disjoint_ids,
-    flatten_metrics,
-    in_random_order,
-    prepare_samples,
-    size_of,
-)
+from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures, disjoint_ids, flatten_metrics, prepare_samples
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, Batch, EvaluateOptions, StreamOptions
-from langchain_rageval.evaluation.scheduler import Scheduler
+from langchain_rageval.evaluation.scheduler import Scheduler, in_random_order
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
 from langchain_rageval.judge.judge import Judge
@@ -159,19 +151,20 @@ class Job:
         """
         if self.sequential is not None or self.run.governor.budget is None:
             return None, self.source if self.sequential is None else self.sequential
-        if size_of(self.source) is None and not is_file:
+        if not (is_file or hasattr(self.source, "__len__")):
             return Note("file-order"), self.source
         return Note("random-order", seed=_ORDER_SEED), in_random_order(self.source, _ORDER_SEED)
 
     def _set_metrics(self, metrics: list[AnyMetric]) -> None:
-        """Read the metrics: the names and instruments of their scores, and the endpoints of their judges."""
+        """Read the metrics: names and instruments of their scores, judges and endpoints, and whether models are asked."""
         self.metrics = metrics
         self._names = [tuple(names_of(metric)) for metric in metrics]
         self._instruments = [instruments_in(metric) for metric in metrics]
+        self._asks_models = [bool(called_models(metric)) for metric in metrics]
         self._judges = list({id(judge): judge for metric in metrics for judge in judges_of(metric)}.values())
-        asked = [[member for judge in judges_of(metric) for member in judge.asked] for metric in metrics]
         self._endpoints: list[_Endpoints] = [
-            [(one._endpoint.capabilities, one.identity) for one in members] for members in asked
+            [(one._endpoint.capabilities, one.identity) for judge in judges_of(metric) for one in judge.asked]
+            for metric in metrics
         ]
 
     def begin(self, run: Run | None = None) -> None:
@@ -266,8 +259,8 @@ class Job:
         provenance = Provenance()
         for name, instrument in (pair for instruments in self._instruments for pair in instruments.items()):
             provenance = provenance.with_instrument(name, instrument)
-        problem = None if isinstance(output, ReportFile) else disjoint_ids((r.sample for r in output), self.metrics)
-        notes += [problem] if problem else []
+        if not isinstance(output, ReportFile) and (problem := disjoint_ids((r.sample for r in output), self.metrics)):
+            notes.append(problem)
         report = Report(
             [],
             notes,

@@ -172,8 +172,7 @@ class Plan(PlannedCosts[PlannedMetric]):
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the expected costs, for notebooks."""
-        headings, cells = plan_table(self)
-        return html_table(self.title, headings, cells, self.notes)
+        return html_table(self.title, *plan_table(self), self.notes)
 
 
 def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,21 @@ from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import CACHED
 
 _LONGEST_SHOWN = 1000
+
+
+def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
+    """Return samples in random order, each with its place in the input.
+
+    If an id occurs again, a number is appended to it, as in "q1-2", so that all ids are distinct.
+
+    Raises:
+        SampleError: if two samples with different questions have one id.
+    """
+    ids, places = SampleIds(), []
+    for index, item in enumerate(samples):
+        checked = ids.checked(item, describe_place(index, item)) if isinstance(item, Sample) else item
+        places.append(Drawn(index, checked))
+    return random.Random(seed).sample(places, len(places))
 
 
 @dataclass

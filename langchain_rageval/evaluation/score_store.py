@@ -24,6 +24,8 @@ from langchain_rageval.prompts.answer_schemas import STEPS_WITH_HISTORY
 from langchain_rageval.prompts.promptset import packaged_fingerprint
 from langchain_rageval.run.journal import Journal, journal_key
 
+_SEVERAL = "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
+
 
 class _Entry(NamedTuple):
     """A metric of a run, and how its scores are stored.
@@ -57,9 +59,11 @@ class ScoreStore:
         self._entries: list[_Entry] = []
         self._unreliable: dict[str, bool] = {}  # by instrument: whether it changed during a run that the journal knows
         for metric in metrics:
-            reason = _obstacle(metric)
-            part, instrument = (None, "") if reason else (metrics_in(metric)[0], _instrument(metric))
-            self._entries.append(_Entry(metric, part, reason, instrument))
+            parts, reason, instrument = metrics_in(metric), _SEVERAL, ""
+            if len(parts) == 1 and not any(runnables_in_front(metric)):
+                (found,) = instruments_in(metric).values()
+                reason, instrument = found.unknown, found.digests
+            self._entries.append(_Entry(metric, None if reason else parts[0], reason, instrument))
 
     def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
         """Return the stored scores of a metric for a sample; None if there are none.
@@ -114,7 +118,7 @@ class ScoreStore:
         update_instruments([entry.whole for entry in self._entries])
         names = []
         for whole, metric, _, instrument in self._entries:
-            if metric is not None and _instrument(whole) != instrument:
+            if metric is not None and next(iter(instruments_in(whole).values())).digests != instrument:
                 self.journal.put(_mark(instrument), "changed")
                 names.append(metric.name)
         return [Note("changed-in-run", metrics=names)] if names else []
@@ -141,22 +145,9 @@ class ScoreStore:
                 yield Note("not-in-journal", metrics=names_of(whole), reason=reason)
 
 
-def _obstacle(metric: Any) -> str:
-    """Return why the scores of a metric are not stored, or "" if they are."""
-    parts = metrics_in(metric)
-    if len(parts) != 1 or any(runnables_in_front(metric)):
-        return "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
-    return next(iter(instruments_in(metric).values())).unknown
-
-
 def _mark(instrument: str) -> str:
     """Return the key under which a journal says that the instrument changed during a run."""
     return journal_key("changed", instrument)
-
-
-def _instrument(metric: Any) -> str:
-    (instrument,) = instruments_in(metric).values()
-    return instrument.digests
 
 
 def _key(metric: Metric, instrument: str, sample: Sample) -> str:
