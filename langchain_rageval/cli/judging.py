@@ -14,15 +14,7 @@ from rich.markup import escape
 from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import build_embeddings, build_judge, call_options, parse_pairs, typed_prices
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.terminal import (
-    console,
-    open_if_possible,
-    pick,
-    show_notes,
-    show_or_write,
-    show_path,
-    table_of,
-)
+from langchain_rageval.cli.terminal import console, open_if_possible, pick, show_notes, show_or_write, table_of
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
@@ -96,7 +88,7 @@ def run_probe(options: argparse.Namespace) -> None:
         out.print(table_of(("endpoint", "found"), rows, title=probe.judge, left=("found",)))
         fitting = ", ".join(f"{name}={value!r}" for name, value in probe.options.items())
         out.print(f"Options that fit: Judge(model, {fitting})", markup=False, soft_wrap=True)
-        show_path("Probe", options.out, out)
+        show_notes((), out, "Probe", options.out)
 
     show_or_write(options, lambda: facts, show)
 

@@ -12,15 +12,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from langchain_rageval._internal.page import pluralize, printable
-from langchain_rageval.cli.terminal import (
-    fields_of,
-    print_indented,
-    shorten,
-    show_notes,
-    show_path,
-    table_of,
-    write_message,
-)
+from langchain_rageval.cli.terminal import fields_of, print_indented, shorten, show_notes, table_of, write_message
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.gates import Gate
@@ -85,8 +77,7 @@ def show_report(
         out.print()
     for line in missing:
         print_indented(out, "", escape(printable(line)), indent=2)
-    show_notes(report.notes, out)
-    show_path("Report", written, out)
+    show_notes(report.notes, out, "Report", written)
     for gate in gates:
         colour = {"passed": "green", "failed": "red", "undecided": "yellow"}[gate.verdict]
         requirement = f"{gate.metric} {gate.requirement}".strip()

@@ -18,7 +18,6 @@ from langchain_rageval.cli.terminal import (
     pick,
     show_notes,
     show_or_write,
-    show_path,
     table_of,
     write_message,
 )
@@ -182,8 +181,7 @@ def _show_trend(found: Trend, page: str | None) -> None:
     out = console()
     out.print(table_of(found.headings, found.cells(), title="Means with 95% intervals"))
     changes = [str(change) for changes in found.changes.values() for change in changes]
-    show_notes([*changes, *found.notes], out)
-    show_path("Trend", page, out)
+    show_notes([*changes, *found.notes], out, "Trend", page)
 
 
 def run_runs(options: argparse.Namespace) -> None:

@@ -136,16 +136,15 @@ def table_of(
     return table
 
 
-def show_notes(notes: Iterable[str], out: Console) -> None:
-    """Print the notes of a result (remarks on how to read a report or a comparison), each on its own lines."""
+def show_notes(notes: Iterable[str], out: Console, what: str = "", path: str | None = None) -> None:
+    """Print the notes of a result (remarks on how to read a report or a comparison), each on its own lines.
+
+    If `path` is given, the last line says that `what` was written to it.
+    """
     for number, note in enumerate(notes):
         if not number:
             out.print()
         print_indented(out, "", f"[italic]{escape(printable(note))}[/italic]", indent=2)
-
-
-def show_path(what: str, path: str | None, out: Console) -> None:
-    """Print the path that `what` was written to; print nothing if the path is None."""
     if path:
         out.print(f"\n{what} written to {escape(printable(path))}", soft_wrap=True)
 

@@ -30,7 +30,6 @@ from langchain_rageval.cli.terminal import (
     shorten,
     show_notes,
     show_or_write,
-    show_path,
     table_of,
 )
 from langchain_rageval.data.documents import load_documents
@@ -222,8 +221,7 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
         example = f" ({shorten(examples[reason])})" if reason in examples else ""
         out.print(f"  {count} rejected: {escape(printable(reason + example))}")
     out.print(usage_line(testset.usage, testset.calls_per_row))
-    show_notes(testset.notes, out)
-    show_path("Test set", written, out)
+    show_notes(testset.notes, out, "Test set", written)
 
 
 def run_review(options: argparse.Namespace) -> None:

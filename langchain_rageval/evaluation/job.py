@@ -156,7 +156,7 @@ class Job:
         return Note("random-order", seed=_ORDER_SEED), in_random_order(self.source, _ORDER_SEED)
 
     def _set_metrics(self, metrics: list[AnyMetric]) -> None:
-        """Read the metrics: names and instruments of their scores, judges and endpoints, and whether models are asked."""
+        """Read the metrics: names and instruments of scores, judges and endpoints, and whether models are asked."""
         self.metrics = metrics
         self._names = [tuple(names_of(metric)) for metric in metrics]
         self._instruments = [instruments_in(metric) for metric in metrics]
