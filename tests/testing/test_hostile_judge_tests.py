@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import threading
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -38,181 +39,61 @@ KEYS = "test_the_api_key_appears_nowhere"
 
 READ = "read replies with a Step or StrictJsonOutputParser, and let their errors pass"
 NO_REPLY = f"although the judge gave no usable reply: that is a failure; {READ}"
-TOO_MANY = (
-    "the metric called the judge more than 100 times for one sample: limit the attempts, drop repeated items, and "
-    "bound their number by the length of the text"
-)
 NO_KEY = (
     "contains the API key, which the judge repeated: do not copy the text of an error or of an invalid reply; raise "
     "the error, and the run records it without keys"
 )
 LEAK = "401 that repeats the API key"
 
-CAUGHT = {}
-"""Builder of a bad metric, the test that it fails, the behaviour of the judge, the message, and a valid reply."""
-
-
-def caught(test, behaviour, message, valid='{"reason": "Thanks.", "grade": 4}'):
-    """Register a function of judge and sample, or a builder of a metric, as bad."""
-
-    def register(function):
-        takes_sample = "sample" in function.__code__.co_varnames[: function.__code__.co_argcount]
-        build = partial(by_function, function) if takes_sample else function
-        CAUGHT[function.__name__] = (build, test, behaviour, message, valid)
-        return function
-
-    return register
-
-
-def by_function(function, judge):
-    return RunnableLambda(partial(function, judge), name="mine")
-
 
 def mine(value=None, **fields):
     return Score(metric="mine", aspect="answer", value=value, **fields)
 
 
-def ask(judge, sample):
-    return judge.invoke([HumanMessage(sample.answer)]).text
-
-
 def graded(judge, sample):
-    return mine(json.loads(ask(judge, sample))["grade"] / 5)
+    return mine(json.loads(judge.invoke([HumanMessage(sample.answer)]).text)["grade"] / 5)
 
 
-# Numbers
+def by_function(function):
+    """Return a builder of a metric from a function of judge and sample."""
+    return lambda judge: RunnableLambda(partial(function, judge), name="mine")
 
 
-@caught(NUMBERS, "500 to every call", f"by invoke, mine has the value 0, {NO_REPLY}")
-def zero_for_an_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception:
-        return mine(0.0)
+def after_an_error(outcome, errors=Exception):
+    """Return a builder of a metric that gives or raises an outcome, a function of the error, if the judge fails."""
+
+    def score(judge, sample):
+        try:
+            return graded(judge, sample)
+        except errors as error:
+            found = outcome(error)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    return by_function(score)
 
 
-@caught(NUMBERS, "prose", f"by invoke, mine is unscored (there is no grade), {NO_REPLY}")
-def unscored_for_an_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception:
-        return mine(unscored="there is no grade")
-
-
-@caught(
-    NUMBERS,
-    "null in place of values",
-    "by invoke, mine has the value 1 after an invalid reply, but another value or none after a valid one: content was "
-    f"guessed; {READ}",
-)
-def default_for_a_missing_grade(judge, sample):
-    return mine((json.loads(ask(judge, sample))["grade"] or 5) / 5)
-
-
-class Grade(BaseModel):
-    """A grade on no scale."""
-
-    grade: int
-
-
-class Unchecked(Metric):
-    """Does not check its values."""
-
-    def _in_range(self, number):
-        return number
-
-
-def fifth(state):
-    return Value(state["grade"].grade / 5, "graded")
-
-
-def graded_by_a_step(judge, kind=Metric):
-    step = Step(Grade, prompts=Prompt(instruction="Grade it."), reads=("answer",))
-    return kind("mine", aspect="answer", reads={"answer"}, steps=step(judge), reduce=fifth)
-
-
-@caught(NUMBERS, "negative numbers", "by invoke, mine has the value -1, outside of its range from 0 to 1")
-def no_check_of_the_range(judge):
-    return graded_by_a_step(judge, Unchecked)
-
-
-# Failures
-
-
-@caught(
-    NUMBERS,
-    "list in place of an object",
-    "by invoke, the metric raised TypeError: list indices must be integers or slices, not str, which does not say what "
-    f"the judge did wrong: {READ}",
-)
-def no_check_of_the_reply(judge, sample):
-    return graded(judge, sample)
-
-
-@caught(NUMBERS, "prose", "by invoke, the metric raised ValueError without a message: say what the judge did wrong")
-def error_without_a_message(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception:
-        raise ValueError from None
-
-
-@caught(
-    NUMBERS,
-    "prose",
-    "by invoke, the metric returned no score: return a Score, or raise an Exception that says why there is none",
-)
-def no_score_for_an_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception:
-        return {}
-
-
-@caught(SIZE, "huge text", "mine has many characters: cut the texts that a score quotes")
-def failure_that_quotes_everything(judge, sample):
-    text = ask(judge, sample)
+def quoting(judge, sample):
+    text = judge.invoke([HumanMessage(sample.answer)]).text
     try:
         return mine(json.loads(text)["grade"] / 5)
     except Exception:
         return mine(failure=Failure(error="NoGrade", message=text))
 
 
-# Calls
-
-
-@caught(NUMBERS, "prose", f"by invoke, {TOO_MANY}")
-def attempts_without_a_limit(judge, sample):
+def endless(judge, sample):
     while True:
-        try:
+        with suppress(ValueError):
             return graded(judge, sample)
-        except ValueError:
-            continue
 
 
-# Others
+def logging_the_key(error):
+    logging.getLogger("mine").warning("the judge failed: %s", error)
+    return error
 
 
-@caught(
-    OTHERS,
-    "prose",
-    "a hostile reply for one sample ended the run with SystemExit: 2: raise an Exception, which the run records as a "
-    "failure of that sample",
-)
-def exit_for_an_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception as error:
-        raise SystemExit(2) from error
-
-
-@caught(
-    OTHERS,
-    "500 to every call",
-    "after a hostile reply for sample 0, sample 1 has mine -: Rejected: Error code: 500 - Internal server error; "
-    "without it, mine 0.800: keep no state between samples",
-)
-def error_kept_for_the_next_sample(judge):
+def keeping_the_error(judge):
     errors, first = [], threading.Event()
 
     def score(sample):
@@ -231,52 +112,17 @@ def error_kept_for_the_next_sample(judge):
     return RunnableLambda(score, name="mine")
 
 
-# Errors that are not Exceptions
+class Grade(BaseModel):
+    """A grade on no scale."""
+
+    grade: int
 
 
-@caught(
-    ENDS,
-    "SystemExit",
-    "mine has the value 0.5, although the judge raised SystemExit: catch Exceptions only, and do not use `except:` "
-    "without a class",
-)
-def number_for_every_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except BaseException:
-        return mine(0.5)
+class Unchecked(Metric):
+    """Does not check its values."""
 
-
-@caught(
-    ENDS,
-    "KeyboardInterrupt",
-    "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only",
-)
-def another_error_for_ctrl_c(judge, sample):
-    try:
-        return graded(judge, sample)
-    except BaseException:
-        raise ValueError("something went wrong") from None
-
-
-# Keys
-
-
-@caught(KEYS, LEAK, f"a score {NO_KEY}")
-def key_in_the_failure(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception as error:
-        return mine(failure=Failure(error="NoGrade", message=str(error)))
-
-
-@caught(KEYS, LEAK, f"the log {NO_KEY}")
-def key_in_the_log(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception as error:
-        logging.getLogger("mine").warning("the judge failed: %s", error)
-        raise
+    def _in_range(self, number):
+        return number
 
 
 class Exposing(Metric):
@@ -286,13 +132,97 @@ class Exposing(Metric):
         return f"graded by {self.judges[0].model.api_key.get_secret_value()}"
 
 
-@caught(KEYS, "the API key", f"repr(metric) {NO_KEY}")
-def key_in_the_repr(judge):
-    return graded_by_a_step(judge, Exposing)
+def by_step(kind):
+    step = Step(Grade, prompts=Prompt(instruction="Grade it."), reads=("answer",))
+    reduce = lambda state: Value(state["grade"].grade / 5, "graded")  # noqa: E731
+    return lambda judge: kind("mine", aspect="answer", reads={"answer"}, steps=step(judge), reduce=reduce)
 
 
-def battery_of(build, valid='{"reason": "Thanks.", "grade": 4}'):
-    return _Runs(build, ScriptedJudge(valid, repeat=True), Sample.parse(SAMPLE))
+BAD = {
+    "zero for an error": (
+        after_an_error(lambda _: mine(0.0)),
+        (NUMBERS, "500 to every call"),
+        f"by invoke, mine has the value 0, {NO_REPLY}",
+    ),
+    "unscored for an error": (
+        after_an_error(lambda _: mine(unscored="there is no grade")),
+        (NUMBERS, "prose"),
+        f"by invoke, mine is unscored (there is no grade), {NO_REPLY}",
+    ),
+    "a default for a missing grade": (
+        after_an_error(lambda _: mine(1.0)),
+        (NUMBERS, "null in place of values"),
+        "by invoke, mine has the value 1 after an invalid reply, but another value or none after a valid one: content "
+        f"was guessed; {READ}",
+    ),
+    "no check of the range": (
+        by_step(Unchecked),
+        (NUMBERS, "negative numbers"),
+        "by invoke, mine has the value -1, outside of its range from 0 to 1",
+    ),
+    "no check of the reply": (
+        by_function(graded),
+        (NUMBERS, "list in place of an object"),
+        "by invoke, the metric raised TypeError: list indices must be integers or slices, not str, which does not say "
+        f"what the judge did wrong: {READ}",
+    ),
+    "an error without a message": (
+        after_an_error(lambda _: ValueError()),
+        (NUMBERS, "prose"),
+        "by invoke, the metric raised ValueError without a message: say what the judge did wrong",
+    ),
+    "no score for an error": (
+        after_an_error(lambda _: {}),
+        (NUMBERS, "prose"),
+        "by invoke, the metric returned no score: return a Score, or raise an Exception that says why there is none",
+    ),
+    "attempts without a limit": (
+        by_function(endless),
+        (NUMBERS, "prose"),
+        "by invoke, the metric called the judge more than 100 times for one sample: limit the attempts, drop repeated "
+        "items, and bound their number by the length of the text",
+    ),
+    "a failure that quotes everything": (
+        by_function(quoting),
+        (SIZE, "huge text"),
+        "mine has many characters: cut the texts that a score quotes",
+    ),
+    "exit for an error": (
+        after_an_error(lambda _: SystemExit(2)),
+        (OTHERS, "prose", "evaluate"),
+        "a hostile reply for one sample ended the run with SystemExit: 2: raise an Exception, which the run records as "
+        "a failure of that sample",
+    ),
+    "an error kept for the next sample": (
+        keeping_the_error,
+        (OTHERS, "500 to every call", "evaluate"),
+        "after a hostile reply for sample 0, sample 1 has mine -: Rejected: Error code: 500 - Internal server error; "
+        "without it, mine 0.800: keep no state between samples",
+    ),
+    "a number for every error": (
+        after_an_error(lambda _: mine(0.5), BaseException),
+        (ENDS, "SystemExit", "invoke"),
+        "mine has the value 0.5, although the judge raised SystemExit: catch Exceptions only, and do not use "
+        "`except:` without a class",
+    ),
+    "another error for Ctrl-C": (
+        after_an_error(lambda _: ValueError("something went wrong"), BaseException),
+        (ENDS, "KeyboardInterrupt", "invoke"),
+        "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only",
+    ),
+    "a key in the failure": (
+        after_an_error(lambda error: mine(failure=Failure(error="NoGrade", message=str(error)))),
+        (KEYS, LEAK, "invoke"),
+        f"a score {NO_KEY}",
+    ),
+    "a key in the log": (after_an_error(logging_the_key), (KEYS, LEAK, "invoke"), f"the log {NO_KEY}"),
+    "a key in the repr": (by_step(Exposing), (KEYS, "the API key", "invoke"), f"repr(metric) {NO_KEY}"),
+}
+"""Builder of a bad metric, the test that it fails with its arguments, and the message."""
+
+
+def battery_of(build):
+    return _Runs(build, ScriptedJudge('{"reason": "Thanks.", "grade": 4}', repeat=True), Sample.parse(SAMPLE))
 
 
 def message_of(test, *arguments):
@@ -302,16 +232,16 @@ def message_of(test, *arguments):
     return re.sub(r"has [\d,]{5,} characters", "has many characters", str(raised.value).partition("\nassert ")[0])
 
 
-@pytest.mark.parametrize("bad", CAUGHT)
+@pytest.mark.parametrize("bad", BAD)
 def test_a_bad_metric_fails_where_it_is_bad(bad, tmp_path, caplog, capfd):
-    build, test, behaviour, message, valid = CAUGHT[bad]
-    further = {OTHERS: ["evaluate"], ENDS: ["invoke"], KEYS: ["invoke", tmp_path, caplog, capfd]}.get(test, [])
-    assert message_of(test, battery_of(build, valid), behaviour, *further) == message
+    build, (test, *arguments), message = BAD[bad]
+    fixtures = (tmp_path, caplog, capfd) if test == KEYS else ()
+    assert message_of(test, battery_of(build), *arguments, *fixtures) == message
 
 
 def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
     monkeypatch.setattr(hostile_judge_tests, "_HANG_SECONDS", 0.5)
-    battery = battery_of(partial(by_function, graded))
+    battery = battery_of(by_function(graded))
     assert message_of("test_a_judge_that_hangs_is_abandoned", battery, "evaluate") == (
         "evaluate did not end within 0.5 s: limit the attempts, and call the judge in a Step, or in Step.from_chain, "
         "to which the timeout of the run applies"
@@ -332,7 +262,7 @@ def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
             "the metric did not call the judge that `build_metric` received: pass it to the steps, or define "
             "`sample`, a sample that needs a judge",
         ),
-        (partial(by_function, lambda judge, sample: exit()), "the metric ended the run with SystemExit: None"),
+        (by_function(lambda judge, sample: exit()), "the metric ended the run with SystemExit: None"),
     ],
     ids=["another judge's replies", "no judge", "the end"],
 )
