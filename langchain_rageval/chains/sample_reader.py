@@ -323,8 +323,7 @@ def _with_turn(root: RootRun, sample: Sample) -> Sample:
     update: dict[str, Any] = {}
     history = sample.history
     if not history and root.messages:
-        before = read_history(root.messages, sample.question)
-        history = update["history"] = [Turn.model_validate(turn) for turn in before]
+        history = update["history"] = [*map(Turn.model_validate, read_history(root.messages, sample.question))]
     if root.thread_id is not None and (history or root.messages is not None):
         update["metadata"] = {TURN: turn_number(history), **sample.metadata}
     return sample.model_copy(update=update) if update else sample

@@ -201,17 +201,12 @@ def guess_encoding(content: bytes) -> str:
     if len(content) - len(content.translate(None, _CONTROLS)) > len(content) // 100:
         raise ConfigError("not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8")
     best = from_bytes(content[:_SAMPLE_BYTES], cp_isolation=[*_LEGACY]).best()
-    if best is None or best.encoding not in _LEGACY or _looks_russian(content):
+    if best is None or best.encoding not in _LEGACY:
         return "cp1251"
-    return best.encoding
-
-
-def _looks_russian(content: bytes) -> bool:
-    """Return True if the bytes beyond ASCII are lower-case Russian words in Windows-1251, upper case in KOI8-R."""
-    beyond = bytes(byte for byte in content if byte > 127)
-    lower = sum(byte >= 0xE0 for byte in beyond)  # а to я
+    most = 0.7 * sum(byte > 127 for byte in content)
+    lower = sum(byte >= 0xE0 for byte in content)  # а to я in Windows-1251; in KOI8-R, these are upper case
     words = sum(len(word) for word in _RUSSIAN_WORD.findall(content))
-    return lower > 0.7 * len(beyond) and words > 0.7 * len(beyond)
+    return "cp1251" if lower > most and words > most else best.encoding
 
 
 def is_utf8(content: bytes) -> bool:
@@ -237,7 +232,6 @@ _DELIMITERS = (",", ";", "\t", "|")
 _HEAD_ROWS = 20  # rows in which a header is looked for
 _CSV_LIMIT = Lock()
 _MISSING = frozenset({"nan", "<na>", "nat", "#n/a", "#н/д"})
-_LONGEST_FIELD = 2**31 - 1
 
 
 def table_records(path: Path, is_head: IsHead) -> Records:
@@ -281,7 +275,7 @@ def next_row(reader: Iterator[list[str]]) -> list[str] | None:
 def _cells_of_any_length() -> Iterator[None]:
     """Lift the limit of csv, which is one for the whole process."""
     with _CSV_LIMIT:
-        limit = csv.field_size_limit(_LONGEST_FIELD)
+        limit = csv.field_size_limit(2**31 - 1)
         try:
             yield
         finally:

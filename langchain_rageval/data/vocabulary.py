@@ -123,19 +123,15 @@ def _likely_field(name: str) -> str | None:
         return None
     plain = unicodedata.normalize("NFKC", name)
     words = [word.casefold().replace("ё", "е") for word in _WORD.findall(plain)]
-    kinds = {
-        kind: [word for word in words if pattern.fullmatch(word)]
-        for kind, pattern in (("answer", _ANSWER_WORD), ("said", _SAID_WORD), ("system", _SYSTEM_WORD))
-    }
-    gold = [word for word in words if _GOLD_WORD.fullmatch(word)]
-    answers = len(kinds["answer"])
-    if words and gold and all(word in gold or word in kinds["answer"] for word in words):
+    patterns = (_ANSWER_WORD, _SAID_WORD, _SYSTEM_WORD, _GOLD_WORD)
+    answers, said, system, gold = ([word for word in words if pattern.fullmatch(word)] for pattern in patterns)
+    if words and gold and all(word in gold or word in answers for word in words):
         return "references" if answers or len(gold) > 1 else "gold" if _GOLD_ALONE.fullmatch(words[0]) else None
     if any(map(_CHUNK_WORD.fullmatch, words)):
         return "contexts"
-    if words and set(words) == {*kinds["answer"], *kinds["said"], *kinds["system"]} != {"text"}:
+    if words and set(words) == {*answers, *said, *system} != {"text"}:
         is_numbered = answers and plain[-1].isdigit()
-        if kinds["said"] or (answers and kinds["system"]) or answers > 1 or is_numbered:
+        if said or (answers and system) or len(answers) > 1 or is_numbered:
             return "answer"
     return "model" if _MODEL.fullmatch(folded(name)) else None
 
