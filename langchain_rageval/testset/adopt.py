@@ -19,11 +19,9 @@ from langchain_rageval.testset.docstore import embed_passages
 from langchain_rageval.testset.generation import Attempt, Generation
 from langchain_rageval.testset.testset import Testset
 
-_ADOPTION_CALLS = 4  # for one question: review, find the passages, answer, check the answer
 _DOUBTED = frozenset(
     {Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.ANSWERED_BY_DOCUMENTS}
 )  # the review was wrong
-_DROPPED = frozenset({"standalone_question", "asked"})
 
 Redact = Callable[[Any], Any]
 """Function that removes what must not be stored: from a str to a str, or from a Sample to a Sample."""
@@ -50,19 +48,17 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
         if not Path(questions).exists():
             raise ConfigError(f"there is no file {str(questions)!r}; a single question goes in a list")
         questions = load_samples(questions)
-    samples = [_read(item, redact) for item in questions]
+    samples = []
+    for item in questions:
+        given = item if isinstance(item, str) else Sample.parse(getattr(item, "sample", item))
+        redacted = given if redact is None else redact(given)
+        kind = str if isinstance(given, str) else Sample
+        if not isinstance(redacted, kind):
+            raise ConfigError(f"redact must return a {kind.__name__}, got {type(redacted).__name__}")
+        samples.append(Sample(question=redacted) if isinstance(redacted, str) else redacted)
     if not samples:
         raise ConfigError("adopt needs at least one question")
     return samples
-
-
-def _read(item: Any, redact: Redact | None) -> Sample:
-    given = item if isinstance(item, str) else Sample.parse(getattr(item, "sample", item))
-    redacted = given if redact is None else redact(given)
-    kind = str if isinstance(given, str) else Sample
-    if not isinstance(redacted, kind):
-        raise ConfigError(f"redact must return a {kind.__name__}, got {type(redacted).__name__}")
-    return Sample(question=redacted) if isinstance(redacted, str) else redacted
 
 
 class UserQuestionReview(AskingStep):
@@ -111,8 +107,8 @@ class Adoption:
         self._reviewing = self.generation.journaled(review)
         find, self._refusing, check = self.generation.answering_steps()
         self._answering = find | self._refusing | check
-        candidates = self._candidates(vectors)
-        return [self.generation.check(self._answer(one), one, "adopt", _ADOPTION_CALLS) for one in candidates]
+        calls = 4  # for one question: review, find the passages, answer, check the answer
+        return [self.generation.check(self._answer(one), one, "adopt", calls) for one in self._candidates(vectors)]
 
     def _answer(self, state: Candidate) -> Operation[Candidate]:
         """Review the question, then answer it or mark it as unanswerable.
@@ -140,7 +136,7 @@ class Adoption:
         for sample in self.questions:
             text = _standalone(sample)
             passages = store.nearest_passages(text, vectors[text]) or store.passages[:1]
-            metadata = {name: value for name, value in sample.metadata.items() if name not in _DROPPED}
+            metadata = {key: own for key, own in sample.metadata.items() if key not in ("standalone_question", "asked")}
             candidate = Candidate(passages=passages, question=text, evolution=ADOPTED, metadata=metadata, seed=seed)
             (earlier,) = known.add_new([candidate], [vectors[text]])
             place = places.setdefault(earlier or text, len(candidates))

@@ -230,8 +230,7 @@ class Candidate(InputModel):
     @property
     def objection(self) -> str:
         """Feedback of the last trial (attempt) if that trial was rejected, else ""."""
-        last = self.history[-1] if self.history else None
-        return "" if last is None or last.accepted else last.feedback
+        return next((last.feedback for last in self.history[-1:] if not last.accepted), "")
 
     @property
     def has_failed(self) -> bool:
@@ -363,12 +362,11 @@ def ask_step(
 
     question = step.build_question(inputs, None, language_from=language_from, objection=problem)
     try:
-        answer = yield step.ask(question)
+        return (yield step.ask(question))
     except JudgeOutputError:
         if not last:
             raise
         return last[0]
-    return answer
 
 
 def _example_objection(answer: Any, request: RequestContent) -> Objection | None:

@@ -50,7 +50,6 @@ _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])")
 _NO_SIMILAR = "{!r} has no similar passages"
-_UNNAMED = "documents"  # source of passages of the user that name none
 UNNAMED_TEXT = "text "  # beginning of the source of a document without a name
 _CUT_CHARACTER = "\ufffd"  # left by splitters that cut a character between tokens
 
@@ -113,10 +112,9 @@ class Docstore:
         self._unit_vectors: UnitVector | None = None
         self._store_ids: dict[str, str] = {}
         self.documents = to_documents(documents)
-        self._unnamed = _UNNAMED if splitter is False else ""
-        self._add(
-            _passages(self.documents, None if splitter is False else splitter or default_splitter(), self._unnamed)
-        )
+        self._unnamed = "documents" if splitter is False else ""  # source of passages of the user that name none
+        chosen = None if splitter is False else splitter or default_splitter()
+        self._add(_passages(self.documents, chosen, self._unnamed))
 
     def __len__(self) -> int:
         """Return the number of passages."""
@@ -195,8 +193,7 @@ class Docstore:
             text: the text.
             vector: unit vector of the text, to compare with embedded passages; None to search without it.
         """
-        index = self.phrase_index.nearest(text)[:_MOST_FOUND]
-        rankings = [[self.passages[number] for number in index]]
+        rankings = [[self.passages[number] for number in self.phrase_index.nearest(text)[:_MOST_FOUND]]]
         if self.vectorstore is not None:
             results = self.vectorstore.similarity_search(text, k=_MOST_FOUND)
             rankings.append([self._passage_of_result(document) for document in results])
@@ -272,21 +269,16 @@ class Docstore:
             self.passages.append(passage)
 
     def _embed(self) -> Operation[UnitVector]:
+        """Return a matrix with a row for each passage; NaN for a missing vector or a vector of another length."""
         if self.embeddings is None:
             raise ConfigError("to find similar passages, give the Docstore embeddings=... or vectorstore=...")
         texts = [passage.text for passage in self.passages]
         batches = [texts[at : at + BATCH_SIZE] for at in range(0, len(texts), BATCH_SIZE)]
         parts = yield Gather([_embed_batch(self.embeddings, batch) for batch in batches])
-        return self._stack([vector for part in parts for vector in part])
-
-    def _stack(self, vectors: Sequence[UnitVector | None]) -> UnitVector:
-        """Return a matrix with a row for each passage; NaN for a missing vector or a vector of another length.
-
-        A NaN row has no similar passages, because comparisons with NaN are false.
-        """
+        vectors = [vector for part in parts for vector in part]
         lengths = Counter(len(vector) for vector in vectors if vector is not None)
         ((usual_length, _),) = lengths.most_common(1) or [(0, 0)]
-        matrix = np.full((len(vectors), usual_length), np.nan, np.float32)
+        matrix = np.full((len(vectors), usual_length), np.nan, np.float32)  # comparisons with NaN are false
         for row, vector in enumerate(vectors):
             if vector is not None and len(vector) == usual_length:
                 matrix[row] = vector

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import cycle, islice
 from math import isfinite
 from random import Random
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
@@ -235,7 +234,13 @@ def compose(parts: Iterable[Any]) -> Branch:
             styles and personas need a question that stands alone.
     """
     steps = _grouped(step for part in parts for step in _flatten(part))
-    _check_order(steps)
+    kinds = [kind for step in steps for kind in kinds_of(step)]
+    first = next((at for at, kind in enumerate(kinds) if kind.writes_turns), len(kinds))
+    if late := [kind.name for kind in kinds[first + 1 :] if not (kind.style or kind.persona)]:
+        raise ConfigError(
+            f"{late[0]} needs a question that stands alone, but {kinds[first].name} comes before it: put "
+            f"{kinds[first].name} last; only styles and personas may follow it"
+        )
     if len(steps) < 2:
         return steps[0] if steps else simple
     names = [step.get_name() for step in steps if isinstance(step, Evolution) or step.evolves]
@@ -293,17 +298,6 @@ def _grouped(parts: Iterable[Any]) -> list[Evolution | UserStep]:
         else:
             steps[-1] = user_step(last, part, evolves=True)
     return steps
-
-
-def _check_order(steps: Sequence[Evolution | UserStep]) -> None:
-    """Raise ConfigError if an evolution that needs a standalone question comes after one that writes a conversation."""
-    kinds = [kind for step in steps for kind in kinds_of(step)]
-    first = next((at for at, kind in enumerate(kinds) if kind.writes_turns), len(kinds))
-    if late := [kind.name for kind in kinds[first + 1 :] if not (kind.style or kind.persona)]:
-        raise ConfigError(
-            f"{late[0]} needs a question that stands alone, but {kinds[first].name} comes before it: put "
-            f"{kinds[first].name} last; only styles and personas may follow it"
-        )
 
 
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
@@ -416,10 +410,9 @@ _PACKAGED = (
     *(simple, reasoning, conditional, multi_context, thematic, conversational, unanswerable, off_topic, numbers),
     follow_up,
 )
-_STYLES = ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
-
 _STYLED = (
-    _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name)) for name in _STYLES
+    _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name))
+    for name in ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
 )
 
 EVOLUTIONS: Mapping[str, Evolution] = {evolution.get_name(): evolution for evolution in (*_PACKAGED, *_STYLED)}
@@ -465,12 +458,13 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
     return {branch: share / total for branch, share in shares.items()}
 
 
-def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
+def branch_of_names(names: str, own: Mapping[str, Evolution] | None = None) -> Branch | None:
     """Return the branch (sequence of evolutions) for a text such as "reasoning+conditional".
 
     Return None if a name is neither that of a packaged evolution nor a key of `own`.
     """
-    parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
+    known = {**EVOLUTIONS, **(own or {})}
+    parts = [known.get(name.strip()) for name in names.split("+")]
     return None if None in parts else compose(parts)
 
 

@@ -51,12 +51,10 @@ def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most:
     """
     named = [entity for entity in entities if not entity[:1].isdigit()]
     numbers_of_entity = {entity: store.phrase_index.texts_with(entity) for entity in named}
-    rarest_first = sorted(numbers_of_entity, key=lambda entity: len(numbers_of_entity[entity]))
     shared: dict[int, list[str]] = {}
-    for entity in rarest_first:
-        if len(numbers_of_entity[entity]) <= _most_passages(store):
-            for number in numbers_of_entity[entity]:
-                shared.setdefault(number, []).append(entity)
+    for entity, numbers in sorted(numbers_of_entity.items(), key=lambda item: len(item[1])):  # the rarest first
+        for number in numbers if len(numbers) <= _most_passages(store) else ():
+            shared.setdefault(number, []).append(entity)
 
     def rank(number: int) -> tuple[int, int, bool, int]:
         rarest = len(numbers_of_entity[shared[number][0]])
@@ -79,9 +77,8 @@ def _most_passages(store: Docstore) -> int:
 
 def _says_the_same(one: Passage, other: Passage) -> bool:
     """Return True for the same passage, for passages that overlap in one document, and for near-duplicates."""
-    if one.id == other.id or one.text == other.text:
-        return True
-    if one.source == other.source and one.start < other.end and other.start < one.end:
+    overlap = one.source == other.source and one.start < other.end and other.start < one.end
+    if one.id == other.id or one.text == other.text or overlap:
         return True
     stems, others = stems_of(one.text), stems_of(other.text)
     return bool(stems | others) and len(stems & others) >= _DUPLICATE * len(stems | others)
@@ -95,7 +92,6 @@ MULTI_CONTEXT, THEMATIC = "multi_context", "thematic"
 _MOST_EXCHANGES = 3  # questions with their answers before the last question of a follow-up
 _MOST_OF_THEME = 3  # passages besides the drawn one
 _MOST_BRIDGES = 2  # passages besides the drawn one
-_SAME_QUESTION = "the question is the same as before"
 
 
 @dataclass(frozen=True)
@@ -208,14 +204,16 @@ class QuestionEvolver(AskingStep):
             metadata=self.kind.label(state.metadata, drawn),
         )
         if self.kind.writes_turns:
-            evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
+            pairs = [(("user", exchange.question), ("assistant", exchange.answer)) for exchange in answer.exchanges]
+            turns = [Turn(role=role, text=text.strip()) for pair in pairs for role, text in pair]
+            evolved = evolved.replace(chat_history=turns, standalone=state.standalone_question)
         if not evolved.answerable and self.docstore is not None:
             found = yield from self.docstore.search_corpus(answer.question)
             own = {passage.text for passage in state.passages}
             evolved = evolved.replace(nearest=[passage for passage in found if passage.text not in own])
         evolved = evolved.with_question(answer.question, self.kind.name)
         if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):
-            return evolved.with_verdict(False, _SAME_QUESTION).reject(Reason.NOT_EVOLVED)
+            return evolved.with_verdict(False, "the question is the same as before").reject(Reason.NOT_EVOLVED)
         return evolved
 
     def _add_passages(self, state: Candidate) -> Operation[Candidate]:
@@ -287,11 +285,6 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
 def has_numbers(passage: Passage) -> bool:
     """Return True if a passage contains at least two different numbers."""
     return len(numbers_of(passage.text)) > 1
-
-
-def _turns(answer: Any) -> list[Turn]:
-    pairs = [(("user", exchange.question), ("assistant", exchange.answer)) for exchange in answer.exchanges]
-    return [Turn(role=role, text=text.strip()) for pair in pairs for role, text in pair]
 
 
 def _follow_up_objection(standalone: str, answer: Any) -> str | None:

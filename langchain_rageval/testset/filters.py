@@ -10,7 +10,7 @@ from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Passage, Reason, prompt_step
+from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Reason, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
 from langchain_rageval.testset.objections import objection_to_question
@@ -125,21 +125,16 @@ class QuestionFilter(AskingStep):
 
     def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
         """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
-        neighbour = self._find_neighbour(state) if add_neighbour and state.answerable else None
-        if neighbour:
-            state = state.replace(passages=[*state.passages, neighbour])
+        if add_neighbour and state.answerable and self.docstore is not None:
+            drawn, used_ids = state.passages[0], {passage.id for passage in state.passages}
+            neighbours = [self.docstore.previous(drawn), self.docstore.next(drawn)]
+            unused = [passage for passage in neighbours if passage and passage.id not in used_ids]
+            state = state.replace(passages=[*state.passages, *unused[:1]])
         inputs = {"question": state.question, "feedback": feedback, "passages": state.shown()}
         answer = yield from self._ask(state, inputs, objection_to_question(state), self.rewrite_step)
         if isinstance(answer, Objection):
             return state.refuse("rewrite", answer)
         return state.with_question(answer.question, "rewrite")
-
-    def _find_neighbour(self, state: Candidate) -> Passage | None:
-        if self.docstore is None:
-            return None
-        drawn, used_ids = state.passages[0], {passage.id for passage in state.passages}
-        neighbours = (self.docstore.previous(drawn), self.docstore.next(drawn))
-        return next((passage for passage in neighbours if passage and passage.id not in used_ids), None)
 
 
 def question_filter(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -46,10 +45,7 @@ from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import JournaledStep, check_sync
 
 _LOG = logging.getLogger("langchain_rageval")
-_INTERRUPTED = "the run was interrupted"
-_WORKERS_PER_SLOT = 2
 _MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
-_CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
 _LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
@@ -110,14 +106,12 @@ class Generation:
         names = ("max_concurrency", "timeout", "retry", "price")
         self.run = build_run(cast(CallOptions, {name: getattr(settings, name) for name in names}))
         self.embed_run = self.run.metered()
+        self._n_workers = 2 * settings.max_concurrency  # candidates in progress at a time
         self._ledger = Governor(settings.budget, self.run.meter)
         self.journal = Journal(settings.journal) if isinstance(settings.journal, str | Path) else settings.journal
 
     def plan_rows(
-        self,
-        evolutions: Sequence[Branch],
-        present: Sequence[TestsetRow],
-        roots: Mapping[int, Candidate] = MappingProxyType({}),
+        self, evolutions: Sequence[Branch], present: Sequence[TestsetRow], roots: Mapping[int, Candidate] | None = None
     ) -> None:
         """Plan new rows that follow existing rows of a test set, one new row for each evolution.
 
@@ -358,7 +352,7 @@ class Generation:
             remedy = "add documents, or pass TestsetGenerator(splitter=...) for shorter passages"
             used_up = f"the key phrases of {passages} are used up: {remedy}"
             ended = used_up if self.scheduler.rejected[Reason.NO_KEYPHRASE] else "see yields"
-            reason = _INTERRUPTED if broken_off else self.stop_reason or ended
+            reason = "the run was interrupted" if broken_off else self.stop_reason or ended
             yield f"{n_rows} of {size} rows were generated: {reason}."
 
     def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Operation[Candidate]:
@@ -372,7 +366,8 @@ class Generation:
         closed_book = self.settings.closed_book is not None
         calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
         kind = (evolution.get_name(), reviewed, resumed)
-        chain: Runnable[Candidate, Candidate] = RunnableSequence(*steps, *self._journaled(evolution), name=_CHAIN)
+        steps += self._journaled(evolution)
+        chain: Runnable[Candidate, Candidate] = RunnableSequence(*steps, name="generate_row")  # its name in traces
         return (yield from self._attempt(_invoke(chain, candidate), candidate, kind, calls, run))
 
     def check(self, work: Operation[Candidate], candidate: Candidate, kind: str, calls: int) -> Attempt:
@@ -422,11 +417,6 @@ class Generation:
         async with aclosing(astream_results(map(make, attempts))) as results:
             async for result in results:
                 yield result
-
-    @property
-    def _n_workers(self) -> int:
-        """Number of candidates in progress at a time."""
-        return _WORKERS_PER_SLOT * self.settings.max_concurrency
 
     def settle(self, attempts: Iterable[Attempt], record: Record, progress: Progress) -> None:
         """Run attempts in worker threads; after each, call `record` with the result and advance `progress` by one.

@@ -10,13 +10,8 @@ from typing import Annotated, Any, ClassVar, Unpack
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import (
-    ensure_config,
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
-    patch_config,
-)
+from langchain_core.runnables import RunnableConfig, ensure_config, patch_config
+from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
 from pydantic.json_schema import SkipJsonSchema

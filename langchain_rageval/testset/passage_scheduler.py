@@ -25,9 +25,6 @@ _MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions or failures; the run ends if none
 _UNWRITTEN = frozenset({Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE})
 """Reasons to reject a passage before a question is written."""
 
-_BEFORE_EVOLUTION = frozenset({"passage", "seed", "rewrite", "given", "dedupe"})
-"""Kinds of trials of a first question."""
-
 _EVOLVED = frozenset({Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.KNOWN_WITHOUT_DOCUMENTS, Reason.DUPLICATE})
 """Reasons to reject a question that was evolved."""
 
@@ -137,7 +134,10 @@ class PassageScheduler:
         row has to be evolved. Rows for which there is no passage are left out of the round.
         """
         self._drop_unreachable()
-        self._give_up()
+        wanted = {row.evolution for row in self.rows if row.open} - self._evolved
+        for evolution, tries in self._tries.items():
+            if tries >= MAX_ATTEMPTS and evolution in wanted:
+                self.given_up.setdefault(evolution, tries)
         self._replant()
         rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
         roots = [n for n, row in rows.items() if row.tree and row.evolution == simple]
@@ -172,8 +172,9 @@ class PassageScheduler:
         drawn = row.drawn or candidate.passages[0]
         self._last_candidates[drawn.id] = candidate
         evolves = row.evolution != simple
+        first_kinds = {"passage", "seed", "rewrite", "given", "dedupe"}  # of the trials of a question not yet evolved
         kinds = {trial.kind for trial in candidate.history}
-        if evolves and not candidate.has_failed and not kinds <= _BEFORE_EVOLUTION:
+        if evolves and not candidate.has_failed and not kinds <= first_kinds:
             self._tries[row.evolution] += 1
             if candidate.rejected is None or candidate.rejected in _EVOLVED:
                 self._evolved.add(row.evolution)
@@ -213,13 +214,6 @@ class PassageScheduler:
             for row in self.rows:
                 if row.tree is None or row.tree.root is None:
                     row.tree, row.evolution = None, reachable[0]
-
-    def _give_up(self) -> None:
-        """Give up evolutions that have failed `MAX_ATTEMPTS` times and never succeeded, if a row still wants them."""
-        wanted = {row.evolution for row in self.rows if row.open} - self._evolved
-        for evolution, tries in self._tries.items():
-            if tries >= MAX_ATTEMPTS and evolution in wanted:
-                self.given_up.setdefault(evolution, tries)
 
     def _plant(self, rows: Sequence[RowState]) -> None:
         """Group rows into new trees, each with the evolutions that are not given up; the last one may lack some."""
@@ -263,8 +257,7 @@ class PassageScheduler:
 
     def _suits(self, branch: Branch, passage: Passage) -> bool:
         """Return True if a passage has what the evolutions of a branch need: numbers, or another passage."""
-        needs_numbers = any(kind.needs_numbers for kind in kinds_of(branch))
-        if needs_numbers and not has_numbers(passage):
+        if any(kind.needs_numbers for kind in kinds_of(branch)) and not has_numbers(passage):
             return False
         return not adds_passage(branch) or self._has_similar(passage)
 

@@ -28,7 +28,6 @@ _MARKS = r"[\s_*`~#>|\"'«»“”„‘’]*"  # what may stand between them
 _MOSTLY_THE_SAME = 0.8  # share from which one passage holds what became of another
 _NEAREST = 3  # passages to a question or to its answer, among which new ones concern it
 _CONCERNS_QUESTION, _CONCERNS_ANSWER = 0.5, 0.4  # shares of these in new sentences, from which they concern the row
-_SAME_FIELDS = ("question", "chat_history", "evolution", "answerable", "reference", "evidence")  # of a candidate
 _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked for
 
 
@@ -98,12 +97,13 @@ class RowUpdates:
         """Return the question of a row with its passages and the news; an unanswerable one reads these besides."""
         others = [new for new in news if new.id not in {passage.id for passage in passages}]
         own = [passage for passage in passages if not any(passage.text in new.text for new in others)]
+        same = ("question", "chat_history", "evolution", "answerable", "reference", "evidence")
         return Candidate(
             passages=[*own, *others] if row.answerable else passages,
             nearest=[] if row.answerable else others,
             standalone=row.standalone_question if row.chat_history else "",
             seed=seed,
-            **{name: getattr(row, name) for name in _SAME_FIELDS},
+            **{name: getattr(row, name) for name in same},
         )
 
     def _news_for(self, row: TestsetRow) -> list[Passage]:
@@ -129,8 +129,7 @@ class RowUpdates:
 
         White space, quotation marks and marks of Markdown do not count. Its own document comes first.
         """
-        same = self._store.passage_of(passage.text)
-        if same is not None:
+        if same := self._store.passage_of(passage.text):
             return same
         loose = re.compile(_MARKS.join(map(re.escape, _PIECE.findall(passage.text))))
         texts = sorted(self._texts, key=lambda item: item[0] != passage.source)
@@ -181,9 +180,6 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in _BREAK.split(text) if len(part.strip()) >= _SHORTEST_SENTENCE]
 
 
-_REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, answer, check both answers
-
-
 @dataclass
 class Refresh:
     """One run that adapts a test set to changed documents.
@@ -213,8 +209,9 @@ class Refresh:
         updates = [self._updates.of(row, generation.seed) for row in self.testset.rows]
         self.rows = {number: row for number, (row, _) in enumerate(updates)}
         self._numbers = (number for number, (_, candidate) in enumerate(updates) if candidate)
+        calls = 4  # for a row whose passages have changed: find the passages, answer, check both answers
         candidates = [candidate for _, candidate in updates if candidate]
-        self.attempts = [generation.check(self._answer(one), one, "refresh", _REFRESH_CALLS) for one in candidates]
+        self.attempts = [generation.check(self._answer(one), one, "refresh", calls) for one in candidates]
 
     def _answer(self, state: Candidate) -> Operation[Candidate]:
         """Answer the question of a row again: two calls; if the answer differs, up to two more calls verify both.

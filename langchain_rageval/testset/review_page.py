@@ -77,10 +77,6 @@ def _parts(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
     return [text[begin:end] for begin, end in pairwise([*cuts, len(text)])]
 
 
-_EDITED = {"question", "reference", "history"}
-"""Fields of a row that a review changes; the page copies the others as they are."""
-
-
 def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str, language: PageLanguage) -> None:
     """Write the review page of a test set; see `Testset.to_html`.
 
@@ -118,7 +114,7 @@ def _item(row: TestsetRow) -> dict[str, Any]:
         "passages": list(_passages(row)),
         "marks": "evidence" if row.evidence else "nearest",
         "history": [trial.model_dump() for trial in row.history],
-        "rest": row.model_dump_json(fallback=str, exclude=_EDITED),
+        "rest": row.model_dump_json(fallback=str, exclude={"question", "reference", "history"}),  # a review edits these
     }
 
 

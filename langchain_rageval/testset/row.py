@@ -121,10 +121,6 @@ def trial_list(history: Sequence[Trial]) -> str:
     return item_list([line(trial) for trial in history])
 
 
-_NOT_COMPARED = {"id", "history"}
-_WIDTH = 100
-
-
 @dataclass(frozen=True, repr=False)
 class TestsetDiff:
     """Differences between an earlier and a later test set; evaluates to False if there are none.
@@ -213,10 +209,10 @@ def diff_rows(before: Sequence[TestsetRow], after: Sequence[TestsetRow], version
 
 def changed_fields(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:
     """Return a mapping from each field that differs to its earlier and its later value; without `id` and `history`."""
-    old, new = (row.model_dump(mode="json", fallback=str, exclude=_NOT_COMPARED) for row in (before, after))
+    old, new = (row.model_dump(mode="json", fallback=str, exclude={"id", "history"}) for row in (before, after))
     return {name: (value, new.get(name)) for name, value in old.items() if value != new.get(name)}
 
 
 def _short(value: Any) -> str:
     items: Iterable[Any] = value if isinstance(value, list) else [value]
-    return shorten(" | ".join(map(str, items)), _WIDTH, placeholder="…")
+    return shorten(" | ".join(map(str, items)), 100, placeholder="…")

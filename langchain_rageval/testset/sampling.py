@@ -41,6 +41,7 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
     if not chosen or not all(chosen.values()):
         raise ConfigError(f"focus must name at least one source or value, got {focus!r}")
     names = {_SOURCE, *(name for passage in passages for name in passage.metadata)}
+    focused = list(passages)
     for name, values in chosen.items():
         if name not in names:
             raise ConfigError(f"focus: no passage has {name!r} in its metadata; {_nearest(name, names)}")
@@ -48,14 +49,10 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
         for value in values:
             if not any(_matches(own, value) for own in known):
                 raise ConfigError(f"focus: no passage has the {name} {value!r}; {_nearest(str(value), known)}")
-    focused = [passage for passage in passages if all(_is_chosen(passage, *item) for item in chosen.items())]
+        focused = [p for p in focused if any(_matches(str(own), value) for own in _values(p, name) for value in values)]
     if not focused:
         raise ConfigError(f"focus: no passage has all of {dict(wanted)!r}; choose fewer values")
     return focused
-
-
-def _is_chosen(passage: Passage, name: str, values: Iterable[Any]) -> bool:
-    return any(_matches(str(own), value) for own in _values(passage, name) for value in values)
 
 
 def _matches(own: str, value: Any) -> bool:
@@ -64,9 +61,8 @@ def _matches(own: str, value: Any) -> bool:
 
 
 def _values(passage: Passage, name: str) -> list[Any]:
-    if name == _SOURCE:
-        return list(dict.fromkeys([passage.source, *_as_list(passage.metadata.get(name))]))
-    return _as_list(passage.metadata.get(name))
+    own = _as_list(passage.metadata.get(name))
+    return list(dict.fromkeys([passage.source, *own])) if name == _SOURCE else own
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, check_number
@@ -19,6 +19,7 @@ from langchain_rageval.testset.sampling import spread
 
 if TYPE_CHECKING:
     from langsmith import Client
+    from langsmith.schemas import Dataset
 
 REVIEW = "review"
 """Kind of the trial that the page of `rageval review` adds for a person's decision."""
@@ -181,19 +182,25 @@ def write_beir(folder: str | Path, rows: Sequence[TestsetRow], store: Docstore |
         raise ConfigError(f"{folder} cannot be written: {error.strerror}; choose another folder") from None
 
 
-def langsmith_inputs(row: TestsetRow) -> dict[str, Any]:
-    """Return the inputs of a LangSmith example: the question and, for a follow-up, the earlier turns as messages."""
-    messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
-    return {"question": row.question, **({"chat_history": messages} if messages else {})}
+def write_langsmith(client: Client, name: str, description: str, rows: Sequence[TestsetRow]) -> Dataset:
+    """Create a LangSmith data set with an example for each row; see `Testset.to_langsmith`.
 
-
-def langsmith_metadata(row: TestsetRow) -> dict[str, Any]:
-    """Return the metadata of a LangSmith example: fields of a row, except those with their default values.
-
-    The fields are `id`, `evolution`, `contexts`, `answerable`, `evidence`, `passage_ids` and `tree_id`.
+    The inputs of an example are the question and, for a follow-up, the earlier turns as messages. Fields with their
+    default values are left out of the metadata.
     """
+    from langsmith.schemas import ExampleCreate
+
+    outputs = "reference_outputs" if "reference_outputs" in ExampleCreate.model_fields else "outputs"  # before 0.15
     fields = {"id", "evolution", "contexts", "answerable", "evidence", "passage_ids", "tree_id"}
-    return row.model_dump(mode="json", include=fields, exclude_defaults=True) | {"contexts": row.contexts}
+    dataset = client.create_dataset(name, description=description)
+    examples = []
+    for row in rows:
+        messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
+        inputs = {"question": row.question, **({"chat_history": messages} if messages else {})}
+        metadata = row.model_dump(mode="json", include=fields, exclude_defaults=True) | {"contexts": row.contexts}
+        examples.append({"inputs": inputs, outputs: {"answer": row.reference}, "metadata": metadata})
+    client.create_examples(dataset_id=dataset.id, examples=examples)
+    return dataset
 
 
 def read_langsmith(client: Client, name: str) -> list[TestsetRow]:

@@ -31,14 +31,13 @@ from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, row_html, trial_list
 from langchain_rageval.testset.sharing import (
     ReviewAgreement,
-    langsmith_inputs,
-    langsmith_metadata,
     merge_reviews,
     merge_rows,
     read_langsmith,
     review_agreement,
     split_rows,
     write_beir,
+    write_langsmith,
 )
 
 if TYPE_CHECKING:
@@ -210,14 +209,13 @@ class Testset:
         items = [row_html(row) + details("history", trial_list(row.history)) for row in self.rows]
         head = [paragraph(text(line)) for line in self._head()]
         notes = [paragraph(f"<em>{text(note)}</em>") for note in self.notes]
-        return "".join([*head, item_list(items, numbered=True), self._rejected_html(), *notes])
-
-    def _rejected_html(self) -> str:
         rejected = [
             paragraph(bold(candidate.rejected or ""), text(candidate.question)) + trial_list(candidate.history)
             for candidate in self.rejected
         ]
-        return details(pluralize(len(rejected), "rejected candidate"), item_list(rejected)) if rejected else ""
+        title = pluralize(len(rejected), "rejected candidate")
+        shown = [details(title, item_list(rejected))] if rejected else []
+        return "".join([*head, item_list(items, numbered=True), *shown, *notes])
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame with one line for each row, and one column for each field of `TestsetRow`.
@@ -520,16 +518,7 @@ class Testset:
         Returns:
             The new dataset.
         """
-        from langsmith.schemas import ExampleCreate
-
-        outputs = "reference_outputs" if "reference_outputs" in ExampleCreate.model_fields else "outputs"  # before 0.15
-        dataset = client.create_dataset(name, description=repr(self).splitlines()[0])
-        examples = [
-            {"inputs": langsmith_inputs(row), outputs: {"answer": row.reference}, "metadata": langsmith_metadata(row)}
-            for row in self.rows
-        ]
-        client.create_examples(dataset_id=dataset.id, examples=examples)
-        return dataset
+        return write_langsmith(client, name, repr(self).splitlines()[0], self.rows)
 
 
 def usage_line(usage: Usage, calls_per_row: float | None) -> str:

@@ -10,15 +10,8 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import (
-    Runnable,
-    RunnableConfig,
-    RunnableLambda,
-    RunnableParallel,
-    RunnableSequence,
-    RunnableSerializable,
-)
-from langchain_core.runnables.base import RunnableBindingBase, coerce_to_runnable
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableParallel, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase, RunnableSerializable, coerce_to_runnable
 from langchain_core.runnables.passthrough import RunnableAssign
 from pydantic import BaseModel, Field, InstanceOf, ValidationError
 
@@ -271,8 +264,8 @@ class JournaledStep(Traced[Candidate, Candidate]):
             fingerprint, unknown = journal_key(describe_step(step), __version__), ""
         except NotDescribable as error:
             journal, fingerprint, unknown = None, "", str(error)
-        settings = {"journal": journal, "fingerprint": fingerprint, "unknown": unknown, "count": count}
-        return cls(step=step, **settings, name=step.get_name())
+        name = step.get_name()
+        return cls(name=name, step=step, journal=journal, fingerprint=fingerprint, unknown=unknown, count=count)
 
     def has_result(self, candidate: Candidate) -> bool:
         """Return True if the journal holds the result of this step for a candidate.
@@ -311,15 +304,12 @@ class JournaledStep(Traced[Candidate, Candidate]):
         except (JournalError, ConfigError):
             raise
         except Exception as error:
-            return self._reject(candidate, error)
+            message = f"{type(error).__name__}: {redact_message(error, self.step)}"
+            _LOG.warning("%s: %s", self.get_name(), message)
+            trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
+            return trial.reject(Reason.FAILED + type(error).__name__)
         finally:
             self.count(self.get_name(), meter.usage)
 
     def _key(self, candidate: Candidate) -> str:
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
-
-    def _reject(self, candidate: Candidate, error: Exception) -> Candidate:
-        message = f"{type(error).__name__}: {redact_message(error, self.step)}"
-        _LOG.warning("%s: %s", self.get_name(), message)
-        trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
-        return trial.reject(Reason.FAILED + type(error).__name__)

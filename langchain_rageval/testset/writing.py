@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from random import Random
@@ -18,16 +19,7 @@ from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.testset.candidate import (
-    SIMPLE,
-    AskingStep,
-    Candidate,
-    Objection,
-    Passage,
-    Reason,
-    ask_step,
-    prompt_step,
-)
+from langchain_rageval.testset.candidate import SIMPLE, AskingStep, Candidate, Objection, Reason, ask_step, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT, THEMATIC
 from langchain_rageval.testset.objections import answer_objection, objection_to_question
@@ -277,19 +269,16 @@ def propose_personas(writer: JudgeLike, documents: Any, n: int = 5, *, seed: int
     store = documents if isinstance(documents, Docstore) else Docstore(documents)
     if not store.passages:
         raise ConfigError("the documents hold no text to ask about")
-    texts = [passage.text[:_LONGEST_TEXT] for passage in _spread(draw_order(store.passages, seed))]
+    ranked, seen = [], Counter[str]()
+    for passage in draw_order(store.passages, seed):
+        ranked.append((seen[passage.source], passage.text[:_LONGEST_TEXT]))
+        seen[passage.source] += 1
+    ranked.sort(key=lambda pair: pair[0])  # one passage of each document before a second one of any
+    texts = [text for _, text in ranked[:_MOST_PASSAGES]]
     inputs = {"count": n, "passages": [{"passage": number, "text": text} for number, text in enumerate(texts, 1)]}
     step = prompt_step("propose_personas", writer)
     answer = drive(ask_step(step, inputs, " ".join(texts), _persona_objection), Run(), {})
     return _distinct(answer.personas)[:n]
-
-
-def _spread(passages: list[Passage]) -> list[Passage]:
-    """Return the first passages, one of each document before a second one of any."""
-    seen: dict[str, int] = {}
-    ranks = [seen[p.source] for p in passages if seen.update({p.source: seen.get(p.source, 0) + 1}) is None]
-    order = sorted(range(len(passages)), key=lambda place: ranks[place])
-    return [passages[place] for place in order[:_MOST_PASSAGES]]
 
 
 def _persona_objection(answer: Any) -> str | None:
