@@ -96,10 +96,9 @@ def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw
                 if not attempts.left and _is_unfinished(raw):
                     raise CutOffReply(raw, only_thoughts=False, output_tokens=None) from problem
             if not attempts.left:
-                if isinstance(problem, CutOffReply):
-                    advice = _length_limit_advice(problem, judge)
-                    raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=True) from problem
-                raise JudgeOutputError(str(problem), question.request.step, raw) from problem
+                is_cut_off = isinstance(problem, CutOffReply)
+                advice = _length_limit_advice(problem, judge) if isinstance(problem, CutOffReply) else str(problem)
+                raise JudgeOutputError(advice, question.request.step, raw, is_cut_off=is_cut_off) from problem
             tail = _tail_after(problem, question.request)
 
 
@@ -109,12 +108,11 @@ def _ask_cascade(judge: Cascade, question: JudgeQuestion[T], attempts: Attempts,
     if not has_verdicts(question.parser.pydantic_object):
         voters = voters[:1]
     others = [Attempts(voter.judge.attempts) for voter in voters[1:]]
-    votes: list[T | str] = yield Gather(
-        [
-            _ask_or_reason(voter.judge, question, its_attempts, voter.draw + draw * len(voters))
-            for voter, its_attempts in zip(voters, [attempts, *others], strict=True)
-        ]
-    )
+    operations = [
+        _ask_or_reason(voter.judge, question, its_attempts, voter.draw + draw * len(voters))
+        for voter, its_attempts in zip(voters, [attempts, *others], strict=True)
+    ]
+    votes: list[T | str] = yield Gather(operations)
     reason = _doubt(judge, question, votes)
     yield Count(CascadeEvent(judge.cheap.identity, judge.strong.identity, reason))
     if not reason and not isinstance(votes[0], str):

@@ -69,8 +69,7 @@ def model_identity(model: Any) -> str:
 
 def _describe(model: Any) -> str:
     settings = {name: value for name in _SETTINGS if isinstance(value := getattr(model, name, None), str | int | float)}
-    function = getattr(model, "func", None) or getattr(model, "afunc", None)
-    if function is not None:
+    if (function := getattr(model, "func", None) or getattr(model, "afunc", None)) is not None:
         settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
     if settings.get("model") == settings.get("model_name"):
         settings.pop("model_name", None)

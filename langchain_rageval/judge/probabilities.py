@@ -163,8 +163,8 @@ def _probability(item: Mapping[str, Any]) -> float:
 
 def decided_fields(answer: type[BaseModel]) -> dict[str, Any]:
     """Return the fields of an answer class that hold a decision, with their types; fields of text are left out."""
-    types = {name: plain_type(field.annotation) for name, field in answer.model_fields.items()}
-    return {name: annotation for name, annotation in types.items() if annotation is not str}
+    fields = answer.model_fields.items()
+    return {name: kind for name, field in fields if (kind := plain_type(field.annotation)) is not str}
 
 
 def plain_type(annotation: Any) -> Any:

@@ -229,8 +229,7 @@ def _thoughts_are_all(message: BaseMessage, reasons: set[str]) -> bool:
     """Return True if a message has no text, was nearly all reasoning, and is not known to be complete."""
     if not 0 < _MOSTLY * (_usage(message).get("output_tokens") or 0) <= _reasoning_tokens(message):
         return False
-    is_complete = any(map(_IS_COMPLETE.fullmatch, reasons))
-    return not is_complete and not any(reply.text.strip() for reply in reply_texts(message))
+    return not any(map(_IS_COMPLETE.fullmatch, reasons)) and not any(one.text.strip() for one in reply_texts(message))
 
 
 def _usage(message: BaseMessage) -> Mapping[str, Any]:

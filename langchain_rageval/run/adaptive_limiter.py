@@ -199,8 +199,13 @@ class AdaptiveLimiter:
                 return
             self._shrink(slot, self.size, retry_after)
             is_paced = self.pace is not None or (self.size <= _FEW and self._epoch > 0)
-            if is_paced and self._rejections >= max(_LEAST_REJECTED, self._many * self._answered):
-                self._measure_pace()
+            is_due = is_paced and self._rejections >= max(_LEAST_REJECTED, self._many * self._answered)
+            if is_due and (seconds := time.monotonic() - self._measured_since) >= _LEAST_SECONDS:
+                if not self._is_stated:  # the calls answered lately are all that the endpoint answers in a time
+                    self.pace = self._measured = max(self._answered, 1) / seconds
+                    self._step = _STEP_AT_FIRST
+                    self._many = min(_MANY, 1.5 * self._many)  # at first, calls that were saved up make a pace too high
+                self._begin_measure()
 
     def _shrink(self, slot: Slot, size: int, retry_after: float | None) -> None:
         """Take places away if many of the latest calls were rejected."""
@@ -239,15 +244,6 @@ class AdaptiveLimiter:
         self.lowest_size = min(self.lowest_size or self.size, self.size)
         if self._is_shrinking:
             self._too_large = self.size + 1
-
-    def _measure_pace(self) -> None:
-        """Take the calls that were answered lately for all that the endpoint answers in a time."""
-        if (seconds := time.monotonic() - self._measured_since) >= _LEAST_SECONDS:
-            if not self._is_stated:
-                self.pace = self._measured = max(self._answered, 1) / seconds
-                self._step = _STEP_AT_FIRST
-                self._many = min(_MANY, 1.5 * self._many)  # at first, calls that were saved up make a pace too high
-            self._begin_measure()
 
     def _begin_measure(self) -> None:
         self._measured_since, self._answered, self._rejections = time.monotonic(), 0, 0
@@ -332,8 +328,7 @@ class AdaptiveLimiter:
         with self._lock:
             if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
                 return 0.0
-            under_way = self._under_way()
-            if under_way < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
+            if self._under_way() < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
                 return 0.0
             if self._rejections:
                 return _TICK
@@ -383,18 +378,16 @@ class AdaptiveLimiter:
             self._admit()
 
     def _free(self) -> bool:
+        """Return True if a place is free; late calls, at most as many as half of the limit, take up none."""
         if self.size is None or len(self._holders) < self.size:
             return True
-        return len(self._holders) - self._late() < self.size
+        if (patience := self._patience) is None or self.limit is None:
+            return False
+        latest = time.monotonic() - patience
+        late = sum([slot.since <= latest for slot in self._holders])
+        return len(self._holders) - min(self.limit // 2, late) < self.size
 
     @property
     def _patience(self) -> float | None:
         """Seconds after which a call is late; None if no call has ended."""
         return None if self._usual is None else max(_LEAST_LATE, _LATE * self._usual)
-
-    def _late(self) -> int:
-        """Return the number of calls that take many times as long as usual, at most half of the limit."""
-        if (patience := self._patience) is None or self.limit is None:
-            return 0
-        latest = time.monotonic() - patience
-        return min(self.limit // 2, sum([slot.since <= latest for slot in self._holders]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_rageval.data.schema import Usage
@@ -62,17 +62,15 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Validate the bounds."""
-        bounds = {field.name: getattr(self, field.name) for field in fields(self)}
-        if all(bound is None for bound in bounds.values()):
-            raise ConfigError(f"a budget must set at least one of {', '.join(bounds)}")
-        for name, bound in bounds.items():
+        if all(bound is None for bound in vars(self).values()):
+            raise ConfigError(f"a budget must set at least one of {', '.join(vars(self))}")
+        for name, bound in vars(self).items():
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
                 raise ConfigError(f"a budget's {name} must be a whole number of at least 0, got {bound!r}")
 
     def __str__(self) -> str:
         """Return the bounds as text, such as "100 calls and 5,000 tokens"."""
-        bounds = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return " and ".join(f"{bound:,} {name}" for name, bound in bounds if bound is not None)
+        return " and ".join(f"{bound:,} {name}" for name, bound in vars(self).items() if bound is not None)
 
     def allows(self, cost: Cost, after: Cost) -> bool:
         """Return True if a further cost stays within every bound. A cost of 0 always does.

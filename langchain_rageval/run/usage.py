@@ -128,10 +128,9 @@ def _configured(model: Any) -> list[str]:
         return [model] if model else []
     if isinstance(model, RunnableBindingBase):
         return _configured(model.bound)
-    if isinstance(model, RunnableWithFallbacks):
-        return [name for part in model.runnables for name in _configured(part)]
-    if isinstance(model, RunnableSequence):
-        return [name for part in model.steps for name in _configured(part)]
+    if isinstance(model, RunnableWithFallbacks | RunnableSequence):
+        parts = model.runnables if isinstance(model, RunnableWithFallbacks) else model.steps
+        return [name for part in parts for name in _configured(part)]
     return [*_own_names(model), type(model).__name__]
 
 

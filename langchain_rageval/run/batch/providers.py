@@ -119,8 +119,7 @@ def recorded_openai(model: Any, recorder: Recorder) -> Any:
     if any(name.startswith("Azure") for name in names):
         return None
     if "BaseChatOpenAI" in names:
-        root = _sync_client(model, model.root_client, "openai", _TESTED_OPENAI)
-        new = recorder.client_of(root, OpenAIBatches)
+        new = recorder.client_of(_sync_client(model, model.root_client, "openai", _TESTED_OPENAI), OpenAIBatches)
         return model.model_copy(update={"root_client": new, "client": new.chat.completions, **_SETTINGS})
     if "OpenAIEmbeddings" in names:
         root = _sync_client(model, getattr(model.client, "_client", None), "openai", _TESTED_OPENAI)
