@@ -50,8 +50,7 @@ def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[S
     try:
         answering.run()
     finally:
-        answered = answering.answered
-        if answered:
+        if answered := answering.answered:
             if out is not None:
                 _write_answers(answered, out)
             _show_answers(answered, len(samples), out)

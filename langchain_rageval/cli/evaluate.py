@@ -169,14 +169,11 @@ def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Co
     )
     if path := getattr(options, "require_judge", None):
         judge = [options.judge]  # its name and its options, as words of a command line
-        for name in _JUDGE_OPTIONS:
+        for name in ("base_url", "embeddings", "embeddings_base_url", "temperature", "judge_probe", "mode", "draws"):
             if (option := f"--{name.replace('_', '-')}") in options.named:
                 judge += [option, redact_secrets(text := str(getattr(options, name)), text)]
         gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path, shlex.join(judge))
     return gates
-
-
-_JUDGE_OPTIONS = ("base_url", "embeddings", "embeddings_base_url", "temperature", "judge_probe", "mode", "draws")
 
 
 def _compared(

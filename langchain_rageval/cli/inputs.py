@@ -29,7 +29,6 @@ from langchain_rageval.report.files import is_report
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
 
-_NO_SERVER = "http://localhost:8000/v1"
 _KEYS = ("OPENAI_API_KEY", "GIGACHAT_CREDENTIALS", "ANTHROPIC_API_KEY", "YC_API_KEY")
 
 
@@ -135,7 +134,7 @@ def no_server(options: argparse.Namespace) -> Iterator[None]:
     These judges and embeddings must not be called.
     """
     judge = getattr(options, "writer", None) or options.judge
-    options.base_url = options.base_url or (_NO_SERVER if judge.startswith("vllm:") else None)
+    options.base_url = options.base_url or ("http://localhost:8000/v1" if judge.startswith("vllm:") else None)
     earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
     os.environ.update(dict.fromkeys(earlier, "unused"))
     try:

@@ -41,8 +41,6 @@ from langchain_rageval.trust.rubric_study import rubric_study
 
 _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit with care"]}
 _FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
-_SCALE = re.compile(r"(-?\d+)-(-?\d+)")
-_WIDTH = 160  # columns of a pipe, so that no number is cut
 _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
@@ -68,8 +66,7 @@ def run_qualify(options: argparse.Namespace) -> None:
     show_or_write(options, qualification.to_dict, lambda: _show_qualification(qualification, written=options.out))
     found = qualification.verdict
     levels = {name: _LEVELS[level] for name, level in required.items()}
-    missed = {name: " or ".join(allowed) for name, allowed in levels.items() if found[name] not in allowed}
-    if missed:
+    if missed := {name: " or ".join(allowed) for name, allowed in levels.items() if found[name] not in allowed}:
         problems = (f"{name}: required {allowed}, got {found[name]}" for name, allowed in missed.items())
         raise BelowThreshold("; ".join(problems))
 
@@ -230,7 +227,7 @@ def run_rubric_study(options: argparse.Namespace) -> None:
         column.no_wrap = True
     out = console()
     if not out.is_terminal:
-        out.width = _WIDTH
+        out.width = 160  # so that no number is cut
     out.print(table)
     show_notes(study.notes, out)
     warn_about_failures(study.report)
@@ -246,7 +243,7 @@ def _rubrics(scales: Sequence[str], examples: str) -> Mapping[str, Mapping[str, 
 
 
 def _parse_scale(text: str, option: str) -> tuple[int, int]:
-    match = _SCALE.fullmatch(text.strip())
+    match = re.fullmatch(r"(-?\d+)-(-?\d+)", text.strip())
     if not match:
         raise ConfigError(f"{option} takes LOW-HIGH, such as 0-3, got {text!r}")
     return int(match[1]), int(match[2])

@@ -85,9 +85,6 @@ def _report_error(code: int, message: str) -> int:
     return code
 
 
-_TYPES: Mapping[str, type] = {"int": int, "float": float}
-
-
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     text = (files("langchain_rageval.cli") / "commands.yaml").read_text(encoding="utf-8")
@@ -189,7 +186,7 @@ def _settings(entry: Mapping[str, Any], whole: bool) -> dict[str, Any]:
     if "repeated" in entry:
         settings.update(action="append", default=[])
     if "type" in entry:
-        settings["type"] = _TYPES[entry["type"]]
+        settings["type"] = {"int": int, "float": float}[entry["type"]]
     if isinstance(entry.get("metavar"), list):
         settings["metavar"] = tuple(entry["metavar"])
     return settings

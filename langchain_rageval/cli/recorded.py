@@ -81,6 +81,5 @@ def record_command(options: argparse.Namespace) -> None:
     """Store the command line, without secrets in addresses, in the journal that the options name, if any."""
     if options.journal and options.words is not None:
         words = [redact_secrets(word, word) for word in options.words]
-        command = {"words": words, "folder": str(Path.cwd())}
         with closing(Journal(options.journal)) as journal:
-            journal.put(COMMAND, json.dumps(command))
+            journal.put(COMMAND, json.dumps({"words": words, "folder": str(Path.cwd())}))

@@ -72,8 +72,7 @@ def show_report(
         out.print(table_of(audit.headings, audit.cells(), title=audit.title))
     show_diagnosis(report, out)
     _show_worst(report, out)
-    missing = missing_scores(report.rows)
-    if missing:
+    if missing := missing_scores(report.rows):
         out.print()
     for line in missing:
         print_indented(out, "", escape(printable(line)), indent=2)
@@ -160,16 +159,14 @@ def check_not_all_failed(report: Report) -> None:
 def warn_about_failures(report: Report) -> None:
     """Write the number of failed scores and the first failure to stderr; nothing if no score failed."""
     failed = report.failures()
-    failures = [score.failure for _, score in failed if score.failure]
-    if failures:
+    if failures := [score.failure for _, score in failed if score.failure]:
         first = f"{failures[0].text}{hint_for(failures[0])}"
         incomplete = len({row.index for row, score in failed if score.failure and score.failure.step == "sample"})
         count = f"{len(failures)} ({incomplete} samples lack a field)" if incomplete else str(len(failures))
         write_message(f"failed scores: {count}, excluded from the means; first failure: {first}")
-    of_audit = [score.failure for row in report.rows for score in row.audit.values() if score.failure]
-    if of_audit:
-        count = str(len(of_audit))
-        write_message(f"failed scores of the audit: {count}; first failure: {of_audit[0].text}{hint_for(of_audit[0])}")
+    if of_audit := [score.failure for row in report.rows for score in row.audit.values() if score.failure]:
+        first = f"{of_audit[0].text}{hint_for(of_audit[0])}"
+        write_message(f"failed scores of the audit: {len(of_audit)}; first failure: {first}")
 
 
 def hint_for(failure: Failure | None) -> str:

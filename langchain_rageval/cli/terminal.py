@@ -32,12 +32,9 @@ from langchain_rageval.errors import ConfigError
 PIPE = "-"
 """File name that means stdin for input and stdout for output."""
 _LOGGER = logging.getLogger("langchain_rageval")
-_LONGEST = 300  # characters of a text
 _ENDLESS = 1_000_000
 _OPTIONAL_COLUMNS = ("abstained", "tokens", "calls", "unscored", "pairs", "baseline", "candidate")
 """Columns that may be dropped in a narrow terminal, in this order."""
-_ALWAYS_WITH_DISPLAY = ("darwin", "win32")
-_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class TableConsole(Console):
@@ -151,7 +148,7 @@ def show_notes(notes: Iterable[str], out: Console, what: str = "", path: str | N
 
 def shorten(text: str) -> str:
     """Return a text on one line, cut after 300 characters."""
-    return shortened(printable(text), _LONGEST)
+    return shortened(printable(text), 300)
 
 
 def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:
@@ -208,7 +205,7 @@ def open_page(path: str) -> None:
 
 def open_if_possible(path: str, options: argparse.Namespace) -> None:
     """Open an HTML file, unless `--no-open` is set, stdout is not a terminal, or there is no display."""
-    has_display = sys.platform in _ALWAYS_WITH_DISPLAY or any(map(os.environ.get, _DISPLAYS))
+    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if not options.no_open and sys.stdout.isatty() and has_display:
         open_page(path)
 

@@ -49,10 +49,7 @@ from langchain_rageval.testset.row import TestsetDiff
 from langchain_rageval.testset.testset import Testset, usage_line
 
 _PERSONA = "persona"
-_OF_AN_EVALUATION = ("anchors", "audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
-_CONDITION = re.compile(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?(?:\d+\.?\d*|\.\d+))")
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def run_generate(options: argparse.Namespace) -> None:
@@ -88,7 +85,7 @@ def _questions_to_adopt(options: argparse.Namespace) -> Any:
     """Return the rows of a report, or of the sink of a callback, that --where selects; else the samples of a file."""
     if not options.where:
         return Report.load(options.adopt).rows if is_sqlite(options.adopt) else options.adopt
-    match = _CONDITION.fullmatch(options.where.strip())
+    match = re.fullmatch(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?(?:\d+\.?\d*|\.\d+))", options.where.strip())
     if match is None:
         raise ConfigError(f"--where must be a metric, <, <=, > or >=, and a number, got {options.where!r}")
     metric, sign, number = match.groups()
@@ -264,7 +261,7 @@ def _show_diff(difference: TestsetDiff) -> None:
         return
     headings = ("", "row, then field and its change")
     rows = [[sign, printable(what)] for sign, what in difference.lines()]
-    out.print(table_of(headings, rows, left=headings, colours=_COLOURS))
+    out.print(table_of(headings, rows, left=headings, colours={"+": "green", "-": "red", "~": "yellow"}))
 
 
 def run_plan(options: argparse.Namespace) -> None:
@@ -298,7 +295,7 @@ def _plan_evaluation(options: argparse.Namespace) -> None:
 
 
 def _plan_generation(options: argparse.Namespace) -> None:
-    for name in _OF_AN_EVALUATION:
+    for name in ("anchors", "audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided"):
         if getattr(options, name):
             option = name.replace("_", "-")
             raise ConfigError(f"--{option} is for the plan of an evaluation: omit it, or omit --generate")

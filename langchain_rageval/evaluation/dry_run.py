@@ -36,7 +36,6 @@ from langchain_rageval.run.usage import PriceList, UsageMeter, tokens_in
 from langchain_rageval.steps.step import models_in
 
 _EMBEDDINGS = HashingEmbeddings()
-_SIMILARITY = 0.5
 
 Parts = Mapping[str, Metric]
 """The metrics to run in place of one metric, by name."""
@@ -96,7 +95,7 @@ def local_reply(call: ModelRequest) -> Any:
         case Invoke(chain, chain_input):
             return [_message("", _prompt_of(chain, chain_input))] * max(1, sum(1 for _ in models_in(chain)))
         case _:
-            return [_SIMILARITY] * len(call.pairs)
+            return [0.5] * len(call.pairs)
 
 
 def _message(reply: str, *texts: str) -> AIMessage:

@@ -109,7 +109,10 @@ class Job:
         warn_of_long_requests(self.source, self.metrics)
         self._set_metrics(self.metrics)
         self.begin()
-        self.sequential = self._until(self.options["until"])
+        self.sequential: SequentialRun | None = None
+        if (rule := self.options["until"]) is not None:
+            own, audited = self.metrics[: self.own], {name for names in self._names[self.own :] for name in names}
+            self.sequential = SequentialRun(rule, self.source, own, self._lead(), audited, self._share)
         self.order, self.samples = self._ordered(is_file=isinstance(samples, str | Path))
 
     def _prepared(self, samples: Any) -> Any:
@@ -129,12 +132,6 @@ class Job:
         strong, self._unaudited = audit.metrics(self.metrics)
         self.metrics = [*self.metrics, *strong]
         return audit.draw(self.source, exact=self.options["until"] is None)
-
-    def _until(self, rule: Until | None) -> SequentialRun | None:
-        if rule is None:
-            return None
-        audited = {name for names in self._names[self.own :] for name in names}
-        return SequentialRun(rule, self.source, self.metrics[: self.own], self._lead(), audited, self._share)
 
     def _lead(self) -> int:
         """Return how many samples may be drawn before the first of them is counted: one for each worker.

@@ -22,8 +22,6 @@ from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import CACHED
 
-_LONGEST_SHOWN = 1000
-
 
 def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
     """Return samples in random order, each with its place in the input.
@@ -294,8 +292,8 @@ class Scheduler:
 
 
 def _short_repr(item: Any) -> str:
-    """Return the start of the repr of an unreadable item, or its type if the repr fails."""
+    """Return the first 1000 characters of the repr of an unreadable item, or its type if the repr fails."""
     try:
-        return repr(item)[:_LONGEST_SHOWN]
+        return repr(item)[:1000]
     except Exception:  # nested too deeply, or an object whose own repr raises
         return f"a {type(item).__name__} that cannot be shown"

@@ -269,10 +269,7 @@ class _Question(ABC):
             if is_audited:
                 strong = self._bounds.gain(row.audit[self.metric], row.sample) if self.metric in row.audit else None
                 low, high = (value + (end - value) / share for end in (gains if strong is None else (strong, strong)))
-        self._add(low - before, high - before)
-
-    def _add(self, low: float, high: float) -> None:
-        """Add a value that is between two numbers; equal ones if it is known."""
+        low, high = low - before, high - before  # equal if the value is known
         self._unknown += low != high
         if low != high and self._lowest is self._known:
             self._lowest, self._highest = deepcopy(self._known), deepcopy(self._known)
