@@ -323,18 +323,14 @@ class AskingStep(CandidateStep):
         return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
 
     def _ask(
-        self,
-        state: Candidate,
-        inputs: _Inputs,
-        objection: _Objection = lambda _answer: None,
-        step: JudgeStep | None = None,
+        self, state: Candidate, inputs: _Inputs, objection: _Objection | None = None, step: JudgeStep | None = None
     ) -> Operation[Any]:
         """Send the request of `model_step`, or of another step, in the language of the passage; see `ask_step`."""
         return ask_step(step or self.model_step, inputs, state.drawn_text, objection)
 
 
 def ask_step(
-    step: JudgeStep, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None
+    step: JudgeStep, inputs: _Inputs, language_from: str, objection: _Objection | None = None
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 
@@ -356,7 +352,7 @@ def ask_step(
     last: list[Objection] = []
 
     def problem(answer: Any) -> str | None:
-        found = objection(answer) or _example_objection(answer, question.request)
+        found = (objection(answer) if objection else None) or _example_objection(answer, question.request)
         last[:] = [found] if isinstance(found, Objection) else []
         return found.problem if isinstance(found, Objection) else found
 

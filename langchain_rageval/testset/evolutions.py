@@ -406,16 +406,11 @@ off_topic = _evolution_of(Kind("off_topic", "evolve_off_topic", asks_more=False,
 numbers = _evolution_of(Kind("numbers", "evolve_numbers", needs_numbers=True))
 follow_up = _evolution_of(Kind("follow_up", "evolve_follow_up", asks_more=False, writes_turns=True))
 
-_PACKAGED = (
-    *(simple, reasoning, conditional, multi_context, thematic, conversational, unanswerable, off_topic, numbers),
-    follow_up,
-)
-_STYLED = (
-    _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name))
-    for name in ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
-)
+_PACKAGED = [simple, reasoning, conditional, multi_context, thematic, conversational, unanswerable, off_topic, numbers]
+_STYLES = ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
+_STYLED = [_evolution_of(Kind(n, f"evolve_{n.replace('-', '_')}", asks_more=False, style=n)) for n in _STYLES]
 
-EVOLUTIONS: Mapping[str, Evolution] = {evolution.get_name(): evolution for evolution in (*_PACKAGED, *_STYLED)}
+EVOLUTIONS: Mapping[str, Evolution] = {one.get_name(): one for one in (*_PACKAGED, follow_up, *_STYLED)}
 """Packaged evolutions by name."""
 
 

@@ -98,7 +98,12 @@ class QuestionFilter(AskingStep):
         not. A follow-up (question with earlier turns) is not rewritten.
         """
         if state.chat_history:
-            return (yield from self._review_follow_up(state))
+            turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
+            inputs: dict[str, Any] = {"turns": turns, "question": state.question, "standalone": state.standalone}
+            review = yield from self._ask(state, inputs, step=self.turns_step)
+            accepted = review.depends and review.same and review.open
+            state = state.with_verdict(accepted, "" if accepted else review.feedback)
+            return state if accepted else state.reject(Reason.QUESTION_REJECTED)
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
             inputs = {"question": state.question, "passages": state.shown(state.nearest)}
             review = yield from self._ask(state, inputs)
@@ -113,15 +118,6 @@ class QuestionFilter(AskingStep):
                 if state.rejected:
                     return state
         return state.reject(Reason.QUESTION_REJECTED)
-
-    def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
-        turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
-        inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
-        review = yield from self._ask(state, inputs, step=self.turns_step)
-        accepted = review.depends and review.same and review.open
-        state = state.with_verdict(accepted, "" if accepted else review.feedback)
-        return state if accepted else state.reject(Reason.QUESTION_REJECTED)
 
     def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
         """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""

@@ -52,10 +52,7 @@ _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
 Attempt = Callable[[Run], Operation[Candidate]]
-"""Attempt at a row: function from a run, which counts the usage, to an operation that invokes steps on a candidate.
-
-The operation rejects the candidate if its expected cost does not fit the rest of the budget.
-"""
+"""Attempt at a row: function from a run, which counts the usage, to an operation that invokes steps on a candidate."""
 
 Record = Callable[[Candidate], None]
 

@@ -22,11 +22,9 @@ An evolution is given up after as many attempts of all its rows, if none of them
 
 _MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions or failures; the run ends if none of so many in a row is accepted
 
-_UNWRITTEN = frozenset({Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE})
-"""Reasons to reject a passage before a question is written."""
-
+_UNWRITTEN = frozenset({Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE})  # rejected before a question is written
+# rejected after the question was evolved
 _EVOLVED = frozenset({Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.KNOWN_WITHOUT_DOCUMENTS, Reason.DUPLICATE})
-"""Reasons to reject a question that was evolved."""
 
 
 @dataclass
@@ -252,7 +250,10 @@ class PassageScheduler:
                 if all(self._suits(branch, passage) for branch in wanted):
                     del self._undrawn[index]
                     return passage
-            self._refill()
+            # no undrawn passage suits: draw those again that can give another question, failed ones only without others
+            undrawn = {passage.id for passage in self._undrawn}
+            usable = [p for p in self.passages if p.id not in self._exhausted and p.id not in undrawn]
+            self._undrawn.extend([p for p in usable if p.id not in self._failed] or usable)
         return None
 
     def _suits(self, branch: Branch, passage: Passage) -> bool:
@@ -271,12 +272,6 @@ class PassageScheduler:
         self.rejected[reason] += 1
         names = self.left_out.setdefault(reason, [])
         names += [] if part.get_name() in names else [part.get_name()]
-
-    def _refill(self) -> None:
-        """Make passages available again that can give another question; failed passages only if there are no others."""
-        undrawn = {passage.id for passage in self._undrawn}
-        usable = [p for p in self.passages if p.id not in self._exhausted and p.id not in undrawn]
-        self._undrawn.extend([p for p in usable if p.id not in self._failed] or usable)
 
     def _new_candidate(self, passage: Passage) -> Candidate:
         """Return a candidate with the grade and key phrases that earlier attempts found for its passage."""

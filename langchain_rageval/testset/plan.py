@@ -38,6 +38,7 @@ from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 from langchain_rageval.testset.user_step import UserStep, inner_runnable
 from langchain_rageval.testset.writing import AnswerCheck, PassageFinder
 
+_COUNTS = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
 _HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
 _QUESTION = "What does the policy for a bathhouse cost in the second year of the contract?"  # of usual length
 _REPLY = 30  # tokens of a usual reply
@@ -98,8 +99,7 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
     @property
     def total(self) -> PlannedStep:
         """Sums of the expected and greatest costs over all steps; `money` is None if the price of a step is unknown."""
-        names = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
-        sums: dict[str, Any] = {name: sum(getattr(step, name) for step in self.values()) for name in names}
+        sums: dict[str, Any] = {name: sum(getattr(step, name) for step in self.values()) for name in _COUNTS}
         for name in ("money", "most_money"):
             amounts = [getattr(step, name) for step in self.values()]
             sums[name] = None if None in amounts else sum(amounts)
@@ -140,8 +140,7 @@ def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[st
     price is known, the expected and the greatest price.
     """
     steps = (*plan.values(), plan.total)
-    numbers = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
-    lines = [(step.step, *(f"{getattr(step, name):,}" for name in numbers)) for step in steps]
+    lines = [(step.step, *(f"{getattr(step, name):,}" for name in _COUNTS)) for step in steps]
     if all(step.most_money is None for step in steps):
         return _HEADINGS, lines
     amounts = [(format_money(step.money), format_money(step.most_money)) for step in steps]

@@ -17,10 +17,8 @@ from langchain_rageval.text.language import page_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import content_words
 
-_LONGEST = 50_000
-"""Characters of a passage, or of a reference, in which sentences are sought."""
-_LEAST_SHARE = 0.2
-"""Least share of a sentence's words, weighted by rarity, that a near sentence adds to those before it."""
+_LONGEST = 50_000  # characters of a passage, or of a reference, in which sentences are sought
+_LEAST_SHARE = 0.2  # of a sentence's words, weighted by rarity, that a near sentence adds to those before it
 
 
 def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest: bool = False) -> list[list[str]]:

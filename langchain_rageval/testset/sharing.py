@@ -115,10 +115,8 @@ def review_agreement(one: Reviewed, other: Reviewed) -> ReviewAgreement:
 def _decisions(reviewed: Reviewed) -> dict[str, tuple[Decision, str]]:
     """Return decision and question of each reviewed row by its id."""
     rows, rejected = reviewed
-    found: dict[str, tuple[Decision, str]] = {}
-    for row in rows:
-        if any(trial.kind == REVIEW for trial in row.history):
-            found[row.id] = ("kept", row.question)
+    kept = [row for row in rows if any(trial.kind == REVIEW for trial in row.history)]
+    found: dict[str, tuple[Decision, str]] = {row.id: ("kept", row.question) for row in kept}
     dropped = [candidate for candidate in rejected if candidate.rejected == Reason.DROPPED_BY_REVIEWER]
     return found | {_id_of(candidate): ("dropped", candidate.question) for candidate in dropped}
 
