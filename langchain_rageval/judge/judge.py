@@ -94,9 +94,8 @@ class Judge:
             raise ConfigError(f"prompts must be a PromptSet, such as PromptSet.load(directory), got {kind}")
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
-            raise ConfigError(
-                f"language must be one of {known}, got {self.language!r}; for another language, pass prompts="
-            )
+            problem = f"language must be one of {known}, got {self.language!r}"
+            raise ConfigError(f"{problem}; for another language, pass prompts=")
         _check_options(self)
         if not isinstance(self.version, str | None):
             raise ConfigError(f"version must be a text, got {type(self.version).__name__}")

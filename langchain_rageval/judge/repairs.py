@@ -89,7 +89,10 @@ def json_spans(text: str) -> list[str]:
     while mark := _MARK.search(text, position):
         position = mark.end()
         if mark["start"]:
-            position = text_start = _end_of_thought(text, mark[0], position)
+            closing = _CLOSING.get(mark[0].lower()) or f"</{mark[0][1:]}"
+            if (end := re.compile(re.escape(closing), re.IGNORECASE).search(text, position)) is None:
+                raise CutOff(f"the thought is cut off: think less, and answer with the JSON after {closing}")
+            position = text_start = end.end()
         elif mark["end"]:
             spans.clear()
             prose_brackets, text_start = 0, position
@@ -104,13 +107,6 @@ def json_spans(text: str) -> list[str]:
         elif spans and not _SURPLUS_BRACE.match(text, mark.start()):
             raise CutOff(f"more brackets close than open: {_HINT}")
     return spans or [text[text_start:].strip()]
-
-
-def _end_of_thought(text: str, tag: str, start: int) -> int:
-    closing = _CLOSING.get(tag.lower()) or f"</{tag[1:]}"
-    if (end := re.compile(re.escape(closing), re.IGNORECASE).search(text, start)) is None:
-        raise CutOff(f"the thought is cut off: think less, and answer with the JSON after {closing}")
-    return end.end()
 
 
 def _end_of_span(text: str, start: int) -> int:

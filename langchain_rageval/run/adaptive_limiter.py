@@ -262,8 +262,7 @@ class AdaptiveLimiter:
             self._usual = seconds if self._usual is None else self._usual + (seconds - self._usual) / _LATEST
             self._answered += 1
             self._answered_beside = max(self._answered_beside, slot.beside)
-            measured_for = time.monotonic() - self._measured_since
-            if self.pace is not None and not self._is_stated and measured_for >= _INTERVAL:
+            if self.pace is not None and not self._is_stated and time.monotonic() - self._measured_since >= _INTERVAL:
                 if self._rejections:
                     self.pace = max(self.pace / self._step, self._measured * _LEAST)
                     self._step = _STEP

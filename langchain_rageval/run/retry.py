@@ -96,9 +96,8 @@ def is_transient(error: Exception) -> bool:
     """Return True if the error is temporary: the same call may succeed later."""
     if (status := status_of(error)) is not None:
         return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
-    if is_permanent(error) or any(
-        base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__
-    ):
+    names = (base.__name__ for cause in _causes(error) for base in type(cause).__mro__)
+    if is_permanent(error) or not _CONFIG_ERRORS.isdisjoint(names):
         return False
     if getattr(error, "is_retryable", False) or is_stale_connection(error):
         return True
@@ -129,10 +128,11 @@ def is_permanent(error: Exception) -> bool:
 
 def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the limits of requests and of tokens per minute from HTTP headers; None for a limit that is not there."""
-    requests, tokens = (
-        [_number(headers.get(pattern.format(what))) for pattern in _LIMIT_HEADERS] for what in ("requests", "tokens")
-    )
-    return next(filter(None, requests), None), next(filter(None, tokens), None)
+
+    def limit(what: str) -> float | None:
+        return next(filter(None, (_number(headers.get(pattern.format(what))) for pattern in _LIMIT_HEADERS)), None)
+
+    return limit("requests"), limit("tokens")
 
 
 def is_rate_limited(error: Exception) -> bool:
@@ -142,9 +142,8 @@ def is_rate_limited(error: Exception) -> bool:
     """
     if (status := status_of(error)) is None:
         return any(base.__name__ == "ModelRateLimitError" for base in type(error).__mro__)
-    return (status == 429 and not _is_quota_exhausted(error)) or (
-        status in _OVERLOADED_STATUS and retry_after(error) is not None
-    )
+    is_overloaded = status in _OVERLOADED_STATUS and retry_after(error) is not None
+    return is_overloaded or (status == 429 and not _is_quota_exhausted(error))
 
 
 def is_server_error(error: Exception) -> bool:

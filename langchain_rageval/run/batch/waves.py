@@ -124,10 +124,7 @@ class Waves:
             return bool(wave)
         self.number += 1
         self.sent += len(wave)
-        apis = {}
-        for part in _parts(wave):
-            batch = self._submit(part)
-            apis[batch.key] = part[0].api
+        apis = {self._submit(part).key: part[0].api for part in _parts(wave)}
         self._wait(apis, {request.id: request.owner for request in wave})
         self._recorder.losses.update(one.id for one in wave if self._recorder.store.get(one.id) is None)
         return True
