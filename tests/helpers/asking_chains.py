@@ -29,14 +29,14 @@ from helpers.samples import Search, remembering, sequence
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
-from langchain_classic.chains import RetrievalQA, create_history_aware_retriever, create_retrieval_chain
+from langchain_classic.chains import create_history_aware_retriever, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableBranch, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
@@ -169,11 +169,6 @@ def flow(*names: str) -> StateGraph:
     return built
 
 
-def subgraph() -> Any:
-    inner = sequence(Notes, {"find": lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))}})
-    return sequence(Notes, {"inner": inner, "write": writer}, output_schema=Answered)
-
-
 def functional() -> Any:
     @task
     def find(question: str) -> list[Document]:
@@ -210,18 +205,6 @@ def emptied_agent() -> Any:
         return joined(keep()(SEARCH.invoke(query)))
 
     return create_agent(Agent(), [search])
-
-
-def streaming() -> Any:
-    def run(question: str) -> Any:
-        for part in Model().stream(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}"):
-            yield part.text
-
-    async def arun(question: str) -> Any:
-        async for part in Model().astream(f"{joined(keep('gold')(await SEARCH.ainvoke(question)))} {question}"):
-            yield part.text
-
-    return RunnableLambda(run, arun)
 
 
 def by_tool_call() -> Any:
@@ -293,17 +276,9 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "the best of an answer for each chunk": (best_of_each(), ["gold"], ALL, ANSWER),
     "a short answer": (rag(keep("gold"), model=Model(replies={"": "1158"})), ["gold"], ALL, "1158"),
     "an answer by a tool call": (by_tool_call(), ["gold"], ALL, ANSWER),
-    "a branch": (
-        RunnableBranch((lambda text: "zoo" in text, rag(keep("zoo"))), rag(keep("gold"))),
-        ["gold"],
-        ALL,
-        ANSWER,
-    ),
     "branches of a graph": (flow("gold", "river").compile(), ["gold", "river"], [*ALL, *ALL], ANSWER),
-    "a graph in a graph": (subgraph(), ["gold"], ALL, ANSWER),
     "examples in the prompt": (few_shot(), ["gold"], ["ex", *ALL], ANSWER),
     "functions of LangGraph": (functional(), ["gold"], ALL, ANSWER),
-    "a generator": (streaming(), ["gold"], ALL, ANSWER),
     "two searches": (
         create_agent(Calls(), [tool_of(Half())]),
         ["gold", "river", "zoo"],
@@ -322,7 +297,6 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "middleware that replaces": (trimming(), ["zoo"], ALL, ANSWER),
     "middleware that adds": (adding(), ["gold", "river"], ALL, ANSWER),
     "versions of one text": (rag(keep("v2"), search=Search(documents=VERSIONS)), ["v2"], ["v1", "v2", "v3"], ANSWER),
-    "a chain of classic chains": (RetrievalQA.from_chain_type(Model(), retriever=SEARCH), ALL, None, ANSWER),
 }
 
 

@@ -62,13 +62,12 @@ def answer(
     inputs, sentences = read_inputs(human), {text: number for number, text in _SENTENCE.findall(human)}
     item = find_item(str(read_title(human)), {*_texts(inputs), *sentences}, items)
     options = options_of(item)
-    given = [
-        choose(options, label.accepted[0]) if label.accepted else options[-1]
-        for label in (one.model_copy(update={"accepted": _last(item, one.accepted)}) for one in item.labels)
-    ]
-    return _REPLIES[item.step if item.step in _REPLIES else str(read_title(human))](
-        item, given, inputs, sentences, cites
-    )
+    given = []
+    for label in item.labels:
+        right = label.accepted[::-1] if label.accepted[-1:] == (options[0],) else label.accepted  # the extreme grade
+        given.append(choose(options, right[0]) if right else options[-1])
+    reply = _REPLIES[item.step if item.step in _REPLIES else str(read_title(human))]
+    return reply(item, given, inputs, sentences, cites)
 
 
 def find_item(title: str, texts: set[str], items: tuple[LabelledItem, ...] = ()) -> LabelledItem:
@@ -104,15 +103,10 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(part)
 
 
-def _last(item: LabelledItem, accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the accepted verdicts, the extreme one of grades first."""
-    return accepted[::-1] if accepted and accepted[-1] == options_of(item)[0] else accepted
-
-
-def _numbered(key: str, texts: Sequence[str], given: Sequence[str], asked: Sequence[dict[str, Any]]) -> Iterator[Any]:
-    """Yield each asked element with its own verdict."""
+def _numbered(texts: Sequence[str], given: Sequence[str], asked: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return each asked element with its own verdict."""
     verdicts = dict(zip(texts, given, strict=True))
-    yield from ((element, verdicts[element["text"]]) for element in asked)
+    return [(element, verdicts[element["text"]]) for element in asked]
 
 
 def _statements(item: LabelledItem, given: Sequence[str], inputs: Any, *_: Any) -> Any:
@@ -133,7 +127,7 @@ def _verdicts(item: LabelledItem, given: Sequence[str], inputs: Any, sentences: 
         return {"verdicts": [{"statement": 1, "reason": "", "evidence": [cites or "1.1"], "verdict": label}]}
     numbers, verdicts = NumberedContexts.of(item.contexts).sentences, []
     evidence = {text: label.evidence for text, label in zip(item.statements, item.labels, strict=True)}
-    for asked, verdict in _numbered("statement", item.statements, given, inputs["statements"]):
+    for asked, verdict in _numbered(item.statements, given, inputs["statements"]):
         deciding = [t for n, t in numbers.items() if any(f"{n}.".startswith(f"{e}.") for e in evidence[asked["text"]])]
         cited = [cites] if cites else [sentences[(deciding or [*numbers.values()])[0]]]
         shown = cited if verdict != "absent" else []
@@ -143,8 +137,8 @@ def _verdicts(item: LabelledItem, given: Sequence[str], inputs: Any, sentences: 
 
 def _classification(item: LabelledItem, given: Sequence[str], inputs: Any, *_: Any) -> Any:
     count = len(item.statements)
-    answers = _numbered("answer", item.statements, given[:count], inputs["answer_statements"])
-    references = [*_numbered("reference", item.references, given[count:], inputs["reference_statements"])]
+    answers = _numbered(item.statements, given[:count], inputs["answer_statements"])
+    references = _numbered(item.references, given[count:], inputs["reference_statements"])
     found: dict[str, list[Any]] = {"TP": [], "FP": [], "FN": []}
     for asked, verdict in answers:
         found["TP" if verdict == "TP" else "FP"].append({"answer": asked["answer"], "reason": "", "references": []})
@@ -168,7 +162,7 @@ def _chunks(item: LabelledItem, given: Sequence[str], sentences: dict[str, str])
 def _found(item: LabelledItem, given: Sequence[str], inputs: Any, sentences: Any, _cites: Any) -> Any:
     found = []
     labels = dict(zip(item.terms, item.labels, strict=True))
-    for asked, verdict in _numbered("entity", item.terms, given, inputs["entities"]):
+    for asked, verdict in _numbered(item.terms, given, inputs["entities"]):
         if verdict == "found":
             chunk = (labels[asked["text"]].evidence or ("1",))[0].partition(".")[0]
             evidence = [number for number in sentences.values() if number.startswith(f"{chunk}.")]
@@ -205,7 +199,7 @@ def _contradictions(item: LabelledItem, given: Sequence[str], inputs: Any, *_: A
 def _turn_verdicts(key: str, name: str) -> Callable[..., Any]:
     def reply(item: LabelledItem, given: Sequence[str], inputs: Any, *_: Any) -> Any:
         last = inputs["turns"][-1]["turn"]
-        asked = _numbered(key, item.statements, given, inputs[name])
+        asked = _numbered(item.statements, given, inputs[name])
         return {"verdicts": [{key: a[key], "reason": "", "verdict": v, "turns": [last]} for a, v in asked]}
 
     return reply

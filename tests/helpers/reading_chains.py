@@ -6,16 +6,10 @@ from typing import Any
 
 from helpers.samples import Search, joined, sequence
 from langchain.agents import create_agent
-from langchain.agents.middleware import dynamic_prompt
 from langchain_classic.chains import ConversationalRetrievalChain, RefineDocumentsChain, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.chains.llm import LLMChain
-from langchain_classic.retrievers import (
-    ContextualCompressionRetriever,
-    MergerRetriever,
-    MultiQueryRetriever,
-    ParentDocumentRetriever,
-)
+from langchain_classic.retrievers import ContextualCompressionRetriever, MergerRetriever, MultiQueryRetriever
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.documents import Document
@@ -25,10 +19,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
-from langchain_core.stores import InMemoryStore
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_text_splitters import RecursiveCharacterTextSplitter
 from typing_extensions import TypedDict
 
 from langchain_rageval import HashingEmbeddings
@@ -162,18 +154,6 @@ def compression() -> Any:
     )
 
 
-def parents() -> Any:
-    store = InMemoryVectorStore(HashingEmbeddings())
-    search = ParentDocumentRetriever(
-        vectorstore=store,
-        docstore=InMemoryStore(),
-        child_splitter=RecursiveCharacterTextSplitter(chunk_size=40, chunk_overlap=0),
-        search_kwargs={"k": 1},
-    )
-    search.add_documents([GOLD, ZOO], ids=["gold", "zoo"])
-    return rag(search=search)
-
-
 class State(TypedDict, total=False):
     question: str
     documents: list[Document]
@@ -201,15 +181,6 @@ def graph(rerank: Any) -> Any:
         "write": write,
     }
     return sequence(State, nodes, input_schema=Asked, output_schema=Answered)
-
-
-def with_prompt_of_middleware() -> Any:
-    @dynamic_prompt
-    def search_first(request: Any) -> str:
-        found = SEARCH.invoke(request.state["messages"][-1].text)
-        return "Answer from this:\n" + joined(keep("gold")(found))
-
-    return create_agent(Model(), [], middleware=[search_first])
 
 
 def agent() -> Any:
@@ -263,10 +234,6 @@ def rewriting() -> Any:
     return inputs | rewrite | StrOutputParser() | rag(keep("gold"))
 
 
-def completion() -> Any:
-    return rag(keep("gold"), model=FakeListLLM(responses=[ANSWER]))
-
-
 def stating(kept: Any, stated: Any) -> Any:
     """Return a chain that returns other contexts than its prompt holds."""
 
@@ -294,10 +261,6 @@ def stuffed(rerank: Any) -> Any:
     return create_retrieval_chain(SEARCH | RunnableLambda(rerank), create_stuff_documents_chain(Model(), prompt))
 
 
-def conversational() -> Any:
-    return ConversationalRetrievalChain.from_llm(Model(), retriever=SEARCH)
-
-
 ALL = ["river", "zoo", "gold"]
 HALVES = ["gold", "river", "zoo", "gold"]
 COMPRESSED = GOLD.page_content.split("\n")[0]
@@ -308,7 +271,6 @@ CUT_ZOO = "Berlin has had a zoo since 1844, which is the oldest one in Germany a
 TABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "no reranker": (rag(), ALL, None, ANSWER),
     "a reranker keeps gold": (rag(keep("gold")), ["gold"], ALL, ANSWER),
-    "a reranker drops gold": (rag(keep("zoo", "river")), ["zoo", "river"], ALL, ANSWER),
     "a reranker returns copies": (
         rag(lambda found: [Document(d.page_content, metadata=d.metadata) for d in found[2:]]),
         ["gold"],
@@ -320,10 +282,8 @@ TABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "LongContextReorder": (rag(reordered), ["river", "gold", "zoo"], ALL, ANSWER),
     "merged retrievers": (merged(), ["gold", "river"], ["river", "zoo", "zoo", "gold", "gold"], ANSWER),
     "compression": (compression(), [COMPRESSED], None, ANSWER),
-    "parent documents": (parents(), ["gold"], None, ANSWER),
     "several queries": (multi_query(), ["gold", "river", "zoo"], None, ANSWER),
     "a graph that hides its state": (graph(keep("gold")), ["gold"], ALL, ANSWER),
-    "a prompt of middleware": (with_prompt_of_middleware(), ["gold"], ALL, ANSWER),
     "an agent": (agent(), ALL, None, ANSWER),
     "an agent whose tool reranks": (reranking_agent(), ["gold"], ALL, ANSWER),
     "refine of classic chains": (classic_refine(), ["river", "gold"], ALL, ANSWER),
@@ -333,9 +293,9 @@ TABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "escaped as HTML": (rag(keep("river", "gold"), form=as_xml), ["river", "gold"], ALL, ANSWER),
     "cut": (rag(keep("gold", "zoo"), form=cut), [CUT_GOLD, CUT_ZOO], ALL, ANSWER),
     "joined to one document": (rag(keep("gold", "zoo"), summed_up), ["gold", "zoo"], ALL, ANSWER),
-    "a model of texts": (completion(), ["gold"], ALL, ANSWER),
+    "a model of texts": (rag(keep("gold"), model=FakeListLLM(responses=[ANSWER])), ["gold"], ALL, ANSWER),
     "the prompt wins over the output": (stating(keep("gold"), list), ["gold"], ALL, ANSWER),
     "an output that joins": (stating(keep("gold", "zoo"), joined), ["gold", "zoo"], ALL, ANSWER),
     "a retrieval chain": (stuffed(keep("zoo")), ["zoo"], ALL, ANSWER),
-    "a conversational chain": (conversational(), ALL, None, ANSWER),
+    "a conversational chain": (ConversationalRetrievalChain.from_llm(Model(), retriever=SEARCH), ALL, None, ANSWER),
 }

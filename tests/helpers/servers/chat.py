@@ -44,42 +44,28 @@ class Answer:
         return cls(json.dumps(reply, ensure_ascii=False), reply)
 
 
-def cut(answer: Answer) -> Answer:
-    return replace(answer, text=answer.text[: len(answer.text) // 2], value=None)
+PROSE = "Sure, here is the result:\n\n```json\n{}\n```\n\nLet me know if you need anything else."
 
 
-def truncated(answer: Answer) -> Answer:
-    return replace(cut(answer), finish_reason="length")
-
-
-def truncated_silent(answer: Answer) -> Answer:
-    return replace(cut(answer), finish_reason="stop")
-
-
-def prose(answer: Answer) -> Answer:
-    text = f"Sure, here is the result:\n\n```json\n{answer.text}\n```\n\nLet me know if you need anything else."
-    return replace(answer, text=text, value=None)
-
-
-def malformed(answer: Answer) -> Answer:
-    """Make the JSON irreparable: remove the first colon and leave the outermost brace open."""
-    return replace(answer, text="{" + answer.text.replace(":", " ", 1), value=None)
+def cut(answer: Answer, finish_reason: str) -> Answer:
+    return replace(answer, text=answer.text[: len(answer.text) // 2], value=None, finish_reason=finish_reason)
 
 
 def wrong_type(answer: Answer) -> Answer:
     """Make valid JSON of another type: join every list of strings; if there is none, wrap the value in a list."""
-    value = _joined(answer.value)
-    if value == answer.value:
-        value = [value]
+    joined = _joined(answer.value)
+    value = [joined] if joined == answer.value else joined
     return replace(answer, text=json.dumps(value, ensure_ascii=False), value=value)
 
 
-def text_instead_of_tool(answer: Answer) -> Answer:
-    return Answer("I have looked at the texts and everything seems to be in order.", plain=True)
-
-
 SPOILERS: dict[str, Callable[[Answer], Answer]] = {
-    spoil.__name__: spoil for spoil in (truncated, truncated_silent, prose, malformed, wrong_type, text_instead_of_tool)
+    "truncated": lambda answer: cut(answer, "length"),
+    "truncated_silent": lambda answer: cut(answer, "stop"),
+    "prose": lambda answer: replace(answer, text=PROSE.format(answer.text), value=None),
+    # irreparable: without the first colon, and with the outermost brace open
+    "malformed": lambda answer: replace(answer, text="{" + answer.text.replace(":", " ", 1), value=None),
+    "wrong_type": wrong_type,
+    "text_instead_of_tool": lambda _: Answer("I have looked at the texts and all seems to be in order.", plain=True),
 }
 FAULTS = {"429", "500", "unauthorized", "reset", "html", "hang", "refused_format", *SPOILERS}
 EMBEDDING_FAULTS = {"429", "500", "unauthorized", "reset", "html", "hang", "misshapen", "fewer", "zero", "nan"}
@@ -128,7 +114,8 @@ class Faults:
             raise ValueError(f"the rates add up to {sum(rates.values())}, expected at most 1")
 
         def pick(position: int, raw: bytes, repeats: int) -> str | None:
-            point = _fraction(b"%d %d " % (seed, repeats) + raw)
+            digest = blake2b(b"%d %d " % (seed, repeats) + raw, digest_size=6).digest()
+            point = int.from_bytes(digest) / 2**48  # from 0 to below 1
             for name, rate in rates.items() if repeats < in_a_row else ():
                 if point < rate:
                     return name
@@ -153,11 +140,6 @@ def _check(names: Any) -> None:
         raise ValueError(f"unknown faults {sorted(unknown)}, expected some of {sorted(FAULTS | EMBEDDING_FAULTS)}")
 
 
-def _fraction(data: bytes) -> float:
-    """Hash data to a number from 0 to below 1, uniformly distributed."""
-    return int.from_bytes(blake2b(data, digest_size=6).digest()) / 2**48
-
-
 def _joined(value: Any) -> Any:
     """Return the value with each list of strings joined into one string."""
     if isinstance(value, dict):
@@ -172,19 +154,11 @@ def _joined(value: Any) -> Any:
 Vectors = list[Any]
 
 
-def fewer(vectors: Vectors) -> Vectors:
-    return vectors[:-1]
-
-
-def zero(vectors: Vectors) -> Vectors:
-    return [[0.0] * len(vector) for vector in vectors]
-
-
-def nan(vectors: Vectors) -> Vectors:
-    return [[float("nan"), *vector[1:]] for vector in vectors]
-
-
-VECTOR_SPOILERS: dict[str, Callable[[Vectors], Vectors]] = {spoil.__name__: spoil for spoil in (fewer, zero, nan)}
+VECTOR_SPOILERS: dict[str, Callable[[Vectors], Vectors]] = {
+    "fewer": lambda vectors: vectors[:-1],
+    "zero": lambda vectors: [[0.0] * len(vector) for vector in vectors],
+    "nan": lambda vectors: [[float("nan"), *vector[1:]] for vector in vectors],
+}
 
 
 class Embedder:
@@ -301,7 +275,8 @@ class ChatRequest:
         messages = [{"role": item["role"], "content": _text(item.get("content"))} for item in body["messages"]]
         title, schema = wanted.title, wanted.schema
         if schema is None:
-            *_, schema = None, *filter(_is_schema, objects_in(_first_user_text(messages)))
+            found = [one for one in objects_in(_first_user_text(messages)) if "properties" in one or "$ref" in one]
+            *_, schema = None, *(one for one in found if isinstance(one.get("title"), str))
             title = schema and schema["title"]
         return cls(messages, wanted.rung, title, schema, body)
 
@@ -440,6 +415,7 @@ class ChatServer(Loopback, ABC):
 
     def _check(self, request: ChatRequest) -> None:
         roles = [message["role"] for message in request.messages]
+        turns = roles[1:] if roles[:1] == ["system"] else roles
         if request.body.get("stream"):
             self._refuse("stream", "This test server does not stream")
         if request.rung in self.failing:
@@ -449,7 +425,7 @@ class ChatServer(Loopback, ABC):
             self._refuse(request.rung, f"{request.rung} is not supported by this model")
         if self.refuse_system and "system" in roles:
             self._refuse("refuse_system", "System role not supported")
-        if self.one_user_message and not _alternate(roles):
+        if self.one_user_message and any(role != ("user", "assistant")[n % 2] for n, role in enumerate(turns)):
             self._refuse("one_user_message", "Conversation roles must alternate user/assistant/user/assistant/...")
 
     def _refuse(self, name: str, message: str) -> None:
@@ -485,17 +461,8 @@ def _first_user_text(messages: list[dict[str, str]]) -> str:
     return next((message["content"] for message in messages if message["role"] == "user"), "")
 
 
-def _is_schema(found: dict[str, Any]) -> bool:
-    return isinstance(found.get("title"), str) and ("properties" in found or "$ref" in found)
-
-
 def _text(content: Any) -> str:
     """Return message content as one text: it is a string, a list of parts, or None beside a tool call."""
     if isinstance(content, list):
         return "".join(part.get("text", "") for part in content)
     return content or ""
-
-
-def _alternate(roles: list[str]) -> bool:
-    turns = roles[1:] if roles[:1] == ["system"] else roles
-    return all(role == ("user", "assistant")[position % 2] for position, role in enumerate(turns))
