@@ -8,15 +8,14 @@ from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
 import pytest
-from helpers.doors import EVERY
+from helpers.doors import EVERY, SINGLE
 from helpers.each import each
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, joined, rag, watched, watching, with_callback
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, rag, sequence, watched, watching
 from helpers.waiting import PATIENCE, auntil
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
@@ -30,23 +29,17 @@ def told(rows):
 EXPECTED = (QUESTION, ANSWER, CONTEXTS)
 
 
-every_door = pytest.mark.parametrize("door", EVERY)
-
-
 class State(TypedDict, total=False):
     question: str
     context: list[Document]
     answer: str
 
 
-def graph() -> Any:
-    flow = StateGraph(State)
-    flow.add_node("retrieve", lambda state: {"context": Search().invoke(state["question"])})
-    flow.add_node("answer", lambda state: {"answer": ANSWER})
-    flow.add_edge(START, "retrieve")
-    flow.add_edge("retrieve", "answer")
-    flow.add_edge("answer", END)
-    return flow.compile()
+def found_by_search(state: State) -> State:
+    return {"context": Search().invoke(state["question"])}
+
+
+GRAPH = sequence(State, {"retrieve": found_by_search, "answer": lambda state: {"answer": ANSWER}})
 
 
 def store_search(_: Any) -> list[Document]:
@@ -57,6 +50,17 @@ def store_search(_: Any) -> list[Document]:
 class Answer(BaseModel):
     answer: str
     context: list[str]
+
+
+class Merged(Search):
+    """A retriever that asks another one, whose documents it does not return."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        Search(documents=BACKUP).invoke(query, {"callbacks": run_manager.get_child()})
+        return list(self.documents)
+
+
+MANY = [*BACKUP, *DOCUMENTS]
 
 
 CHAINS = {
@@ -71,7 +75,7 @@ CHAINS = {
     ),
     "documents in the input": (RunnableLambda(lambda _: ANSWER), {"question": QUESTION, "context": DOCUMENTS}),
     "documents that a function hands to a step": (
-        RunnableLambda(lambda question: RunnableLambda(joined).invoke(store_search(question)) and ANSWER),
+        RunnableLambda(lambda question: RunnableLambda(repr).invoke(store_search(question)) and ANSWER),
         QUESTION,
     ),
     "assigned, with a message for an answer": (
@@ -84,17 +88,22 @@ CHAINS = {
         RunnableLambda(lambda given: Search().invoke(given["input"]) and AIMessage(ANSWER)),
         {"input": QUESTION, "chat_history": [HumanMessage("Hello"), AIMessage("Hello!")]},
     ),
-    "a graph": (graph(), {"question": QUESTION}),
+    "a graph": (GRAPH, {"question": QUESTION}),
+    "a retriever within a retriever": (rag(Merged()), QUESTION),
+    "documents that were filtered after a search": (
+        RunnableLambda(lambda _: MANY) | RunnableLambda(lambda found: found[1:]) | RunnableLambda(lambda _: ANSWER),
+        QUESTION,
+    ),
 }
 
 
-@every_door
+@pytest.mark.parametrize("door", EVERY)
 @each("name", CHAINS)
 async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the_door(name, door):
     chain, given = CHAINS[name]
     callback, rows = watching()
     with callback:
-        await door(chain, given, with_callback(callback))
+        await door(chain, given, {"callbacks": [callback]})
         assert callback.flush(PATIENCE)
     assert told(rows) == [EXPECTED]
     assert rows[0].scores["faithfulness"].value == 0.5
@@ -102,11 +111,8 @@ async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the
 
 
 def test_the_run_is_named_in_the_metadata_as_the_users_config_has_it():
-    callback, rows = watching()
-    config = with_callback(callback, run_name="bot", tags=["live"], metadata={"customer": "k-17", "run_id": "forged"})
-    with callback:
-        rag().invoke(QUESTION, config)
-    (row,) = rows
+    metadata = {"customer": "k-17", "run_id": "forged"}
+    _, (row,) = watched(rag().with_config(run_name="bot", tags=["live"], metadata=metadata))
     assert row.sample.id == row.sample.metadata["run_id"] == str(UUID(row.sample.id))
     assert row.sample.metadata["seconds"] > 0
     kept = {name: row.sample.metadata[name] for name in ("run_name", "tags", "customer")}
@@ -120,16 +126,6 @@ def test_two_retrievers_give_their_documents_in_the_order_in_which_they_were_ask
     assert rows[0].sample.context_ids is None  # not all have one
 
 
-def test_documents_of_a_retriever_within_a_retriever_are_ignored():
-    class Merged(Search):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            Search(documents=BACKUP).invoke(query, {"callbacks": run_manager.get_child()})
-            return list(self.documents)
-
-    _, rows = watched(rag(Merged()))
-    assert told(rows) == [EXPECTED]
-
-
 def test_a_retriever_that_found_nothing_gives_empty_contexts_and_a_failed_one_is_ignored():
     class Broken(Search):
         def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
@@ -137,16 +133,9 @@ def test_a_retriever_that_found_nothing_gives_empty_contexts_and_a_failed_one_is
 
     callback, rows = watching()
     with callback:
-        rag(Search(documents=[])).invoke(QUESTION, with_callback(callback))
-        rag(Broken().with_fallbacks([Search()])).invoke(QUESTION, with_callback(callback))
+        rag(Search(documents=[])).invoke(QUESTION, {"callbacks": [callback]})
+        rag(Broken().with_fallbacks([Search()])).invoke(QUESTION, {"callbacks": [callback]})
     assert [row.sample.contexts for row in rows] == [[], CONTEXTS]
-
-
-def test_documents_that_were_filtered_after_a_search_count_as_they_went_on():
-    many = [*BACKUP, *DOCUMENTS]
-    chain = RunnableLambda(lambda _: many) | RunnableLambda(lambda found: found[1:]) | RunnableLambda(lambda _: ANSWER)
-    _, rows = watched(chain)
-    assert told(rows) == [EXPECTED]
 
 
 def test_only_the_root_of_nested_chains_is_scored():
@@ -154,7 +143,7 @@ def test_only_the_root_of_nested_chains_is_scored():
     outer = RunnableLambda(lambda question: inner.invoke(question)) | RunnablePassthrough()
     callback, rows = watching()
     with callback:
-        outer.with_config(callbacks=[callback]).invoke(QUESTION, with_callback(callback))  # given twice, too
+        outer.with_config(callbacks=[callback]).invoke(QUESTION, {"callbacks": [callback]})  # given twice, too
     assert told(rows) == [EXPECTED]
     assert callback.stats()["seen"] == 1
 
@@ -164,8 +153,8 @@ async def test_a_chain_with_callbacks_of_its_own_within_a_watched_one_is_no_root
     inner = rag().with_config(callbacks=[callback])  # LangChain tells no parent of it
     outer = RunnableLambda(lambda question: inner.invoke(question), inner.ainvoke)
     with callback:
-        outer.invoke(QUESTION, with_callback(callback))
-        await outer.ainvoke(QUESTION, with_callback(callback))
+        outer.invoke(QUESTION, {"callbacks": [callback]})
+        await outer.ainvoke(QUESTION, {"callbacks": [callback]})
     assert told(rows) == [EXPECTED] * 2
     assert callback.stats()["seen"] == 2
 
@@ -181,20 +170,14 @@ def test_the_part_of_a_chain_that_the_callback_was_given_to_is_a_root_of_its_own
 
 
 def test_a_graph_that_waits_for_a_person_is_scored_when_it_has_answered():
-    flow = StateGraph(State)
-    flow.add_node("search", lambda _: {"context": DOCUMENTS})
-    flow.add_node("answer", lambda _: {"answer": interrupt("May I?")})
-    flow.add_edge(START, "search")
-    flow.add_edge("search", "answer")
-    app = flow.compile(checkpointer=InMemorySaver())
+    nodes = {"search": found_by_search, "answer": lambda _: {"answer": interrupt("May I?")}}
+    app = sequence(State, nodes, InMemorySaver())
     callback, rows = watching()
-    config = with_callback(callback, configurable={"thread_id": "t"})
+    config = {"callbacks": [callback], "configurable": {"thread_id": "t"}}
     with callback:
         app.invoke({"question": QUESTION}, config)
         app.invoke(Command(resume=ANSWER), config)
-    assert rows[-1].sample.answer == ANSWER
-    assert rows[-1].sample.contexts == CONTEXTS
-    assert rows[-1].sample.question == QUESTION
+    assert told(rows)[-1] == EXPECTED
 
 
 async def test_runs_side_by_side_keep_their_own_documents():
@@ -202,7 +185,7 @@ async def test_runs_side_by_side_keep_their_own_documents():
         return rag(Search(documents=[Document(f"Town {number} is old.")]))
 
     callback, rows = watching(max_concurrency=8)
-    config = with_callback(callback)
+    config = {"callbacks": [callback]}
     with callback:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: chain(number).invoke(f"q{number}", config), range(20)))
@@ -217,7 +200,7 @@ def test_changes_that_the_caller_makes_to_the_answer_do_not_reach_the_sample():
     chain = RunnableLambda(lambda question: {"input": question, "context": list(DOCUMENTS), "answer": ANSWER})
     callback, rows = watching()
     with callback:
-        answer = chain.invoke(QUESTION, with_callback(callback))
+        answer = chain.invoke(QUESTION, {"callbacks": [callback]})
         answer["answer"] = "Nothing."
         answer["context"].clear()
     assert told(rows) == [EXPECTED]
@@ -226,36 +209,25 @@ def test_changes_that_the_caller_makes_to_the_answer_do_not_reach_the_sample():
 # Runs that do not end well
 
 
-def broken(_: Any) -> Any:
-    raise ValueError("no answer today")
-
-
-async def test_a_chain_that_raises_is_counted_and_not_scored():
+@pytest.mark.parametrize("door", SINGLE)
+async def test_a_chain_that_raises_is_counted_and_not_scored(door):
     callback, rows = watching()
-    chain = rag() | RunnableLambda(broken)
-    with callback:
-        with pytest.raises(ValueError, match="no answer today"):
-            chain.invoke(QUESTION, with_callback(callback))
-        with pytest.raises(ValueError, match="no answer today"):
-            await chain.ainvoke(QUESTION, with_callback(callback))
+    with callback, pytest.raises(ZeroDivisionError):
+        await door(rag() | RunnableLambda(lambda _: 1 / 0), QUESTION, {"callbacks": [callback]})
     stats = callback.stats()
-    assert (rows, stats["sampled"], stats["failed"], stats["broken_off"], stats["running"]) == ([], 2, 2, 2, 0)
+    assert (rows, stats["sampled"], stats["failed"], stats["broken_off"], stats["running"]) == ([], 1, 1, 1, 0)
 
 
-@each(("chain", "given"), [(rag(), QUESTION), (graph(), {"question": QUESTION})])
-@each("chunks", [1, 3])
+@each(("chain", "given", "chunks"), [(rag(), QUESTION, 1), (rag(), QUESTION, 3), (GRAPH, {"question": QUESTION}, 1)])
 async def test_a_stream_that_is_left_half_way_is_not_scored(chain, given, chunks):
     callback, rows = watching()
-    config = with_callback(callback)
-    many = chunks if given is QUESTION else 1  # a graph of two steps gives two chunks
+    config = {"callbacks": [callback]}
     with callback:
-        left = chain.stream(given, config)
-        for _ in range(many):
+        left, aleft = chain.stream(given, config), chain.astream(given, config)
+        for _ in range(chunks):
             next(left)
-        left.close()
-        aleft = chain.astream(given, config)
-        for _ in range(many):
             await anext(aleft)
+        left.close()
         await aleft.aclose()
         forgotten = chain.stream(given, config)
         next(forgotten)
@@ -278,7 +250,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
 
     callback, rows = watching()
     with callback:
-        task = asyncio.create_task((rag() | RunnableLambda(slow)).ainvoke(QUESTION, with_callback(callback)))
+        task = asyncio.create_task((rag() | RunnableLambda(slow)).ainvoke(QUESTION, {"callbacks": [callback]}))
         await asyncio.to_thread(begun.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -295,7 +267,7 @@ def test_runs_that_never_end_are_dropped_when_too_many_are_open(monkeypatch):
     with callback:
         for _ in range(60):
             callback.on_chain_start({}, {"input": QUESTION}, run_id=uuid4())
-        rag().invoke(QUESTION, with_callback(callback))
+        rag().invoke(QUESTION, {"callbacks": [callback]})
     stats = callback.stats()
     assert len(callback._open) <= 50
     assert told(rows) == [EXPECTED]

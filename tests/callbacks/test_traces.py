@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from helpers import doors
 from helpers.samples import SAMPLE, row
 from helpers.servers.loopback import Loopback, Response
 from langchain_core.runnables import RunnableLambda
@@ -60,23 +61,16 @@ def ask_and_close(callback, chain_input=SAMPLE["question"], **config):
 # the span of a run
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "batch"])
-def test_a_row_names_the_span_in_which_the_chain_was_called(spans, mode):
+@pytest.mark.parametrize("door", [doors.invoke, doors.ainvoke, doors.batch])
+async def test_a_row_names_the_span_in_which_the_chain_was_called(spans, door):
     rows = []
     callback = watching(rows.append)
-    config = {"callbacks": [callback]}
     with spans.start_as_current_span("request") as span:
-        if mode == "invoke":
-            CHAIN.invoke(SAMPLE["question"], config)
-        elif mode == "ainvoke":
-            asyncio.run(CHAIN.ainvoke(SAMPLE["question"], config))
-        else:
-            CHAIN.batch([SAMPLE["question"]], config)
+        await door(CHAIN, SAMPLE["question"], {"callbacks": [callback]})
     assert callback.close()
-    context = span.get_span_context()
-    metadata = rows[0].sample.metadata
-    assert metadata["trace_id"] == format_trace_id(context.trace_id)
-    assert metadata["span_id"] == format_span_id(context.span_id)
+    context, metadata = span.get_span_context(), rows[0].sample.metadata
+    expected = (format_trace_id(context.trace_id), format_span_id(context.span_id))
+    assert (metadata["trace_id"], metadata["span_id"]) == expected
 
 
 def test_metadata_of_the_call_names_another_trace(spans):
@@ -138,20 +132,17 @@ def test_a_score_is_posted_to_the_trace_of_a_synchronous_chain_in_any_order_of_t
     langchain = importlib.import_module("langfuse.langchain")
     expected = []
     for is_first in (True, False):
-        handler, callback = (
-            langchain.CallbackHandler(public_key=key),
-            watching(LangfuseSink(client), tags={"version": "1.4"}),
-        )
+        handler = langchain.CallbackHandler(public_key=key)
+        callback = watching(LangfuseSink(client), tags={"version": "1.4"})
         handlers = [handler, callback] if is_first else [callback, handler]
         CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": handlers})
         assert callback.close()
         expected.append(handler.last_trace_id)
     assert [score["traceId"] for score in server.scores] == expected
     score = server.scores[0]
-    assert (score["name"], score["dataType"]) == ("faithfulness", "NUMERIC")
+    found = [score["name"], score["dataType"], score["metadata"]["version"], score["metadata"]["direction"]]
+    assert found == ["faithfulness", "NUMERIC", "1.4", "higher"]
     assert 0 <= score["value"] <= 1
-    assert score["metadata"]["version"] == "1.4"
-    assert score["metadata"]["direction"] == "higher"
     assert len(score["observationId"]) == 16
 
 
