@@ -6,7 +6,7 @@ import httpx
 import openai
 import pyarrow
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import RICH, rag_samples
 from helpers.scripted import answering, offline_reply
 
@@ -118,5 +118,4 @@ def test_invalid_arguments_are_refused(options, message):
 
 
 def test_a_table_of_other_columns_makes_no_report():
-    with pytest.raises(ConfigError, match="the rows lack context_ids, id, index"):
-        report_of_tables([table(ROWS[:1])])
+    assert "the rows lack context_ids, id, index" in str(error_of(ConfigError, report_of_tables, [table(ROWS[:1])]))

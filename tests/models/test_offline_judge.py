@@ -5,7 +5,7 @@ import math
 from typing import Literal
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.stored import fixture_data
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,8 +130,7 @@ def test_an_unknown_type_in_a_schema_is_named():
     chain = OfflineJudge().with_structured_output(
         {"title": "A", "type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "int"}}}
     )
-    with pytest.raises(ValueError, match=r"^'int' is no JSON type: use object, "):
-        chain.invoke("?")
+    assert str(error_of(ValueError, chain.invoke, "?")).startswith("'int' is no JSON type: use object, ")
 
 
 class Part(BaseModel):

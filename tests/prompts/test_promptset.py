@@ -9,7 +9,7 @@ from string import Formatter
 
 import pytest
 import yaml
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.texts import JUDGING, LANGUAGES, OWN, strings
 from helpers.waiting import PATIENCE
 from hypothesis import given, settings
@@ -260,8 +260,7 @@ def test_a_copy_with_other_texts_has_another_fingerprint():
     ],
 )
 def test_a_wrong_step_or_example_is_refused(wrong, told):
-    with pytest.raises(ConfigError, match=re.escape(told)):
-        wrong(PromptSet.default("en"))
+    assert told in str(error_of(ConfigError, wrong, PromptSet.default("en")))
 
 
 @pytest.mark.parametrize(
@@ -307,8 +306,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(name, text, told, tmp_pat
     if isinstance(text, str):
         text = text.replace("LABELS", repr(LABELS)).encode()
     (tmp_path / name).write_bytes(text)
-    with pytest.raises(ConfigError, match=re.escape(told)):
-        PromptSet.load(tmp_path)
+    assert told in str(error_of(ConfigError, PromptSet.load, tmp_path))
 
 
 def test_a_directory_that_is_not_there_is_refused(tmp_path):

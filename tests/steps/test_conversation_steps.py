@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.scripted import contradictions, fact_verdicts, need_verdicts, scripted, turn_facts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample, Turn
@@ -39,10 +39,7 @@ def test_the_judge_reads_history_question_and_answer_as_numbered_turns():
     judge = scripted(FACTS)
     assert listed(judge) == FACTS
     assert judge.inputs == [{"turns": TURNS}]
-
-
-def test_without_history_nothing_is_asked():
-    assert listed(scripted(), Sample(question="Why?", answer="So.")) == turn_facts()
+    assert listed(scripted(), Sample(question="Why?", answer="So.")) == turn_facts()  # without history nothing is asked
 
 
 def test_no_turn_ends_the_message_or_forges_another():
@@ -53,34 +50,24 @@ def test_no_turn_ends_the_message_or_forges_another():
     assert judge.inputs[0]["turns"][2] == {"turn": 3, "role": "user", "text": text}
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "told"),
     [
-        (
-            turn_facts(statements=[(3, "Dogs cost 9 euros.")]),
-            "`statements` are of turns of the assistant (2, 4), but 'Dogs cost 9 euros.' is listed with turn 3",
-        ),
-        (
-            turn_facts(needs=[(7, "A dog.")]),
-            "`needs` are of turns of the user (1, 3), but 'A dog.' is listed with turn 7",
-        ),
+        ({"statements": [(3, "Dogs.")]}, "`statements` are of turns of the assistant (2, 4), but 'Dogs.'"),
+        ({"needs": [(7, "A dog.")]}, "`needs` are of turns of the user (1, 3), but 'A dog.' is listed with turn 7"),
     ],
 )
 def test_an_item_of_a_turn_that_cannot_have_said_it_is_asked_for_again(wrong, told):
+    wrong = turn_facts(**wrong)
     judge = scripted(wrong, FACTS)
     assert listed(judge) == FACTS
     assert told in str(judge.asked[1][-1].content)
-    with pytest.raises(JudgeOutputError) as caught:
-        listed(Judge(scripted(wrong, wrong), attempts=2))
-    assert caught.value.step == "list_turn_facts"
+    assert error_of(JudgeOutputError, listed, Judge(scripted(wrong, wrong), attempts=2)).step == "list_turn_facts"
 
 
 def test_repeats_within_a_turn_and_blank_items_are_dropped_and_turns_put_in_order():
-    given = turn_facts(
-        statements=[(4, "Dogs cost 9 euros."), (2, "Cats cost 5 euros."), (4, "Dogs cost 9 euros"), (4, " ")]
-    )
-    found = [(fact.turn, fact.text) for fact in listed(scripted(given)).statements]
-    assert found == [(2, "Cats cost 5 euros."), (4, "Dogs cost 9 euros")]
+    given = turn_facts(statements=[(4, "Dogs cost 9."), (2, "Cats cost 5."), (4, "Dogs cost 9"), (4, " ")])
+    assert listed(scripted(given)) == turn_facts(statements=[(2, "Cats cost 5."), (4, "Dogs cost 9")])
 
 
 def test_a_list_is_cut_to_what_the_turns_of_its_side_can_hold():
@@ -104,14 +91,8 @@ def test_contradictions_are_of_two_turns_and_both_statements_cite_them():
         (1, "Cats cost 5 euros.", "contradicted", "r", ["2", "4"]),
         (2, "Dogs cost 9 euros.", "contradicted", "r", ["4", "2"]),
     ]
-    assert judge.inputs == [
-        {
-            "statements": [
-                {"statement": 1, "turn": 2, "text": "Cats cost 5 euros."},
-                {"statement": 2, "turn": 4, "text": "Dogs cost 9 euros."},
-            ]
-        }
-    ]
+    one, other = ({"statement": n, "turn": fact.turn, "text": fact.text} for n, fact in enumerate(FACTS.statements, 1))
+    assert judge.inputs == [{"statements": [one, other]}]
 
 
 @each(("turns", "replies"), [((2, 2, 4), [contradictions((1, 2))]), ((2, 2), [])])
@@ -123,14 +104,8 @@ def test_statements_of_one_turn_do_not_contradict_and_alone_are_not_compared(tur
 
 def test_a_contradiction_needs_more_than_half_of_the_votes():
     judge = scripted(contradictions((1, 2)), contradictions(), contradictions((1, 2)))
-    step = find_contradictions(Judge(judge, draws=3))
-    found = step.invoke({"sample": SAMPLE, "turn_facts": FACTS})["consistency_verdicts"]
-    assert [(finding.kind, finding.verdict) for finding in found] == [
-        ("turn", "contradicted"),
-        ("turn", "contradicted"),
-        ("agreement", "0.67"),
-        ("agreement", "0.67"),
-    ]
+    found = run(find_contradictions(Judge(judge, draws=3)), "consistency_verdicts")
+    assert [item[2] for item in found] == ["contradicted", "contradicted", "0.67", "0.67"]
     judge = scripted(contradictions((1, 2)), contradictions(), contradictions())
     found = run(find_contradictions(Judge(judge, draws=3)), "consistency_verdicts")
     assert [item[2] for item in found][:2] == ["consistent", "consistent"]
@@ -155,9 +130,8 @@ def test_each_two_blocks_of_a_long_list_of_statements_are_compared():
     ],
 )
 def test_a_request_holds_two_blocks_of_half_of_what_fits_it(most, requests):
-    given = turn_facts(
-        statements=[(turn, "a" * 20) for turn in (2, 4, 6, 8, 10)]
-    )  # 15 tokens, with 40 characters of JSON
+    # 15 tokens each, with 40 characters of JSON
+    given = turn_facts(statements=[(turn, "a" * 20) for turn in (2, 4, 6, 8, 10)])
     judge = scripted(*[contradictions()] * len(requests))
     run(find_contradictions(Judge(judge, max_context_tokens=most)), "consistency_verdicts", given)
     assert [tuple(item["turn"] for item in inputs["statements"]) for inputs in judge.inputs] == requests
@@ -170,11 +144,6 @@ def test_a_fact_or_need_cites_its_own_turn_and_those_that_decide():
     judge = scripted(need_verdicts((1, "met", [4, 3, 2, 99])))
     assert run(check_needs(judge), "need_verdicts") == [(1, "The price for a dog.", "met", "r", ["3", "4"])]
     assert judge.inputs == [{"turns": TURNS, "needs": [{"need": 1, "turn": 3, "text": "The price for a dog."}]}]
-
-
-def test_nothing_told_and_nothing_needed_is_not_asked_about():
-    assert run(check_user_facts(scripted()), "fact_verdicts", turn_facts()) == []
-    assert run(check_needs(scripted()), "need_verdicts", turn_facts()) == []
 
 
 def test_a_verdict_without_the_turn_that_decides_is_asked_for_again_once():

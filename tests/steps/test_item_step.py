@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.scripted import (
     absent,
     abstains,
@@ -222,10 +223,8 @@ def test_sync_and_async_find_the_same(name, case):
 @every_case
 def test_a_judge_that_never_replies_as_asked_fails_after_its_attempts_with_its_last_reply(name, case):
     judge = scripted("yes", "no")
-    with pytest.raises(JudgeOutputError) as caught:
-        found(case, Judge(judge, attempts=2))
-    step = "llm_grader" if name == "grade_relevance" else name
-    assert (caught.value.step in (name, step), caught.value.raw_output, len(judge.asked)) == (True, "no", 2)
+    error = error_of(JudgeOutputError, found, case, Judge(judge, attempts=2))
+    assert (error.step, error.raw_output, len(judge.asked)) == (name, "no", 2)
 
 
 @every_listed_case
@@ -313,15 +312,6 @@ SAMPLE_OF_ITEM_NUMBERS = {
     "references": ["Мюнхен стоит на Изаре. Рим стоит на Тибре."],
 }
 TEXTS = ("Мюнхен стоит на Изаре.", "Париж стоит на Сене.", "Рим стоит на Тибре.")
-SAID_OF_ITEM_NUMBERS = (statements(*TEXTS), statements(TEXTS[0], TEXTS[2]))
-
-
-def precision(judge):
-    return context_precision(judge, against="question")
-
-
-def correctness(judge):
-    return answer_correctness(judge, weights=(1, 0))
 
 
 CASES_OF_ITEM_NUMBERS = {
@@ -332,12 +322,17 @@ CASES_OF_ITEM_NUMBERS = {
         verdicts(absent(1), supported(2, "2.1"), supported(3, "3.1")),
     ),
     "classify_statements": (
-        correctness,
-        SAID_OF_ITEM_NUMBERS,
+        partial(answer_correctness, weights=(1, 0)),
+        [statements(*TEXTS), statements(TEXTS[0], TEXTS[2])],
         classification(tp={0: [0], 2: [1]}, fp=[1]),
         classification(tp={1: [1], 3: [2]}, fp=[2]),
     ),
-    "grade_contexts": (precision, [], grades({0: False, 1: True, 2: True}), grades({1: False, 2: True, 3: True})),
+    "grade_contexts": (
+        partial(context_precision, against="question"),
+        [],
+        grades({0: False, 1: True, 2: True}),
+        grades({1: False, 2: True, 3: True}),
+    ),
     "grade_relevance": (
         lambda judge: ndcg_at(3, llm_grader(judge)),
         [],

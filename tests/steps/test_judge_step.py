@@ -1,7 +1,7 @@
 """A user's own step, from a prompt and the class of its answer."""
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import own_metric
 from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
@@ -32,21 +32,18 @@ def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
     class Down(Exception):
         """As a client might raise it."""
 
-    with pytest.raises(Down) as caught:
-        JudgeStep(TONE, scripted(Down("no")), Tone, name="tone").invoke(STATE)
-    assert caught.value.rageval_step == "tone"
+    assert error_of(Down, JudgeStep(TONE, scripted(Down("no")), Tone, name="tone").invoke, STATE).rageval_step == "tone"
 
 
 def test_a_prompt_that_does_not_exist_is_refused_at_once():
-    with pytest.raises(ConfigError, match=r"no prompt for the step 'tone'.*extract_statements"):
-        JudgeStep("tone", scripted(), Tone)
+    error = error_of(ConfigError, JudgeStep, "tone", scripted(), Tone)
+    assert str(error).startswith("no prompt for the step 'tone'; there are ")
 
 
 def test_lone_surrogates_in_any_input_reach_no_client():
     judge = scripted(POLITE)
-    JudgeStep(TONE, judge, Tone).invoke(
-        {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
-    )
+    state = {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
+    JudgeStep(TONE, judge, Tone).invoke(state)
     human_of(judge.asked[0]).encode()
     assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
 
@@ -75,9 +72,8 @@ def test_a_reducer_that_reads_what_no_step_adds_is_told_what_there_is():
 
 def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it():
     chain = ChatPromptTemplate.from_template("{question}") | scripted(POLITE)
-    with pytest.raises(ConfigError) as raised:
-        Metric("tone", aspect="answer", reads={"answer"}, steps=chain, reduce=lambda _: Value(1.0))
-    assert str(raised.value) == (
+    error = error_of(ConfigError, Metric, "tone", aspect="answer", reads={"answer"}, steps=chain, reduce=len)
+    assert str(error) == (
         "steps of tone contains a ChatPromptTemplate, which takes no state: "
         "write steps=Step.from_chain(chain, key=..., reads=...)"
     )

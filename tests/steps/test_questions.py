@@ -5,7 +5,7 @@ from helpers.each import each
 from helpers.scripted import human_of, questions, scripted
 from helpers.stored import fixture_data
 
-from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
+from langchain_rageval import Finding, Judge, OfflineJudge, Sample, Turn
 from langchain_rageval.steps import StandaloneQuestion
 from langchain_rageval.steps.questions import new_facts, recent_turns, regenerate_questions, rewrite_question
 
@@ -27,12 +27,8 @@ def finding(text, verdict, reason):
 def test_the_judge_reads_history_and_question_and_later_steps_get_the_standalone_question():
     judge = scripted(STANDALONE)
     state = rewritten(judge)
-    assert judge.inputs == [
-        {
-            "history": [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}],
-            "question": "А когда он умер?",
-        }
-    ]
+    history = [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}]
+    assert judge.inputs == [{"history": history, "question": "А когда он умер?"}]
     assert state["sample"] == SAMPLE.model_copy(update={"question": "Когда умер Генрих Лев?"})
     assert state["standalone_question"] == STANDALONE
     assert state["question_findings"] == [finding("Когда умер Генрих Лев?", "rewritten", "он — Генрих Лев")]
@@ -53,12 +49,9 @@ def test_a_question_that_is_clear_stays_as_it_was_written(question):
 @each(
     ("rewrite", "problem"),
     [
-        ("Когда умер Отто?", "вопрос взят как есть: в переписанном «Когда умер Отто?» добавлено: Отто"),
-        (
-            "Когда Генрих Лев умер в 1195 году?",
-            "вопрос взят как есть: в переписанном «Когда Генрих Лев умер в 1195 году?» добавлено: 1195",
-        ),
-        (" ", "вопрос взят как есть: судья вернул пустой вопрос"),
+        ("Когда умер Отто?", "в переписанном «Когда умер Отто?» добавлено: Отто"),
+        ("Когда он умер в 1195?", "в переписанном «Когда он умер в 1195?» добавлено: 1195"),
+        (" ", "судья вернул пустой вопрос"),
     ],
 )
 def test_a_rewrite_with_new_facts_is_refused_after_one_call(rewrite, problem):
@@ -67,15 +60,14 @@ def test_a_rewrite_with_new_facts_is_refused_after_one_call(rewrite, problem):
     assert len(judge.inputs) == 1
     assert state["sample"] == SAMPLE
     assert state["standalone_question"].question == SAMPLE.question
-    assert state["question_findings"] == [finding("А когда он умер?", "refused", problem)]
+    assert state["question_findings"] == [finding(SAMPLE.question, "refused", f"вопрос взят как есть: {problem}")]
 
 
 def test_a_refusal_is_in_the_language_of_the_question():
     sample = Sample(question="And when did he die?", history=[Turn(role="user", text="Who was king?")])
     state = rewritten(scripted(StandaloneQuestion(reason="", question="When did Otto die?")), sample)
-    assert state["question_findings"][0].reason == (
-        "the question was judged as it is: the rewrite 'When did Otto die?' adds Otto"
-    )
+    reason = "the question was judged as it is: the rewrite 'When did Otto die?' adds Otto"
+    assert state["question_findings"][0].reason == reason
 
 
 def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_reads():
@@ -93,11 +85,7 @@ def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_r
         (HISTORY, "А когда он умер?", "А когда он умер (Генрих Лев)?"),
         (HISTORY, "Какие музеи стоит посетить в городе Дрезден?", "Какие музеи стоит посетить в городе Дрезден?"),
         ([Turn(role="user", text="сколько стоит?")], "А за год?", "А за год?"),
-        (
-            [Turn(role="user", text="Is the Isar a river?")],
-            "Is it long in the south?",
-            "Is it long in the south (Isar)?",
-        ),
+        ([Turn(role="user", text="Is the Isar a river?")], "Is it long here?", "Is it long here (Isar)?"),
     ],
 )
 def test_the_offline_judge_adds_the_last_name_or_changes_nothing(history, question, standalone):
@@ -137,14 +125,6 @@ def test_no_questions_without_the_word_that_the_answer_is_evasive_are_asked_agai
     judge = scripted(questions(*none), questions("a"))
     assert regenerated(judge) == (False, ["a"])
     assert "no questions" in judge.asked[1][-1].text
-
-
-def test_no_questions_after_all_attempts_are_a_failure():
-    judge = scripted(questions(), questions())
-    with pytest.raises(JudgeOutputError, match="no questions") as caught:
-        regenerated(Judge(judge, attempts=2))
-    assert caught.value.step == "regenerate_questions"
-    assert len(judge.asked) == 2
 
 
 @each("answer", [None, "", " \n\t"])

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Literal
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.own.politeness import PROMPTS, Politeness, rate
 from helpers.own.politeness import politeness as politeness_by
 from helpers.scripted import human_of, scripted
@@ -36,9 +36,8 @@ KIND, RUDE = Politeness(reason="Thanks.", polite=True), Politeness(reason="An or
 SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First. Second.", "Third."])
 RUSSIAN = Sample(question="Как застраховать баню?", answer="Спасибо за вопрос!")
 GERMAN = Sample(question="Wann wurde die Stadt gegründet und von wem?", answer="Danke der Nachfrage!")
-UKRAINIAN = Sample(question="Коли засновано місто і хто його заснував?", answer="Дякую за запитання!")
 ONE = Prompt(instruction="Rate it.")
-MANY = {"de": Prompt(instruction="Bewerte sie."), "uk": Prompt(instruction="Оціни її."), **PROMPTS}
+MANY = {"de": Prompt(instruction="Bewerte sie."), **PROMPTS}
 
 
 class Parts(BaseModel):
@@ -64,27 +63,16 @@ def message_of(step, sample=SAMPLE, reply=KIND, **options):
 def test_it_adds_the_typed_answer_under_the_name_of_the_class_in_snake_case():
     assert answer_of(rate, scripted(KIND)) == KIND
     assert asyncio.run(rate(scripted(RUDE)).ainvoke({"sample": SAMPLE}))["politeness"] == RUDE
-    assert rate(scripted()).get_name() == "politeness"
 
 
-@each(
-    ("title", "name"),
-    [
-        ("Politeness", "politeness"),
-        ("ToneOfVoice", "tone_of_voice"),
-        ("HTMLTags", "html_tags"),
-        ("GPT4Tone", "gpt4_tone"),
-    ],
-)
+@each(("title", "name"), [("ToneOfVoice", "tone_of_voice"), ("HTMLTags", "html_tags"), ("GPT4Tone", "gpt4_tone")])
 def test_names_follow_from_the_answer_class(title, name):
     step = Step(type(title, (Parts,), {}), prompts=ONE, reads=["answer"])
     assert (step.name, step.key) == (name, name)
 
 
 def test_a_step_without_its_judge_is_no_step_of_a_metric():
-    with pytest.raises(ConfigError) as raised:
-        Metric("m", aspect="style", reads={"answer"}, steps=rate, reduce=len)
-    assert str(raised.value) == (
+    assert str(error_of(ConfigError, Metric, "m", aspect="style", reads={"answer"}, steps=rate, reduce=len)) == (
         "steps of m is a Runnable, got Step(Politeness, name='politeness'): call a Step with a judge, as rate(judge)"
     )
 
@@ -101,7 +89,6 @@ def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered()
         ({"reads": ("question", "answer")}, True),
         ({"reads": ("question", "history")}, False),
         ({"reads": ("answer",)}, False),
-        ({"reads": ("history",)}, False),
         ({"inputs": lambda sample: {"answer": sample.answer}}, True),
     ],
 )
@@ -118,29 +105,19 @@ def test_the_inputs_may_be_a_function_of_the_sample():
     assert "[1]\n[1.1] Only.\n[1.2] This.\n\n" in human
 
 
-def test_contexts_that_exceed_the_judges_limit_are_cut_to_the_first_part():
-    sample = SAMPLE.model_copy(update={"contexts": ["One two three.", "Four five six."]})
-    human = message_of(Step(Politeness, prompts=ONE, reads=("contexts",)), sample, max_context_tokens=6)
-    assert "One two three." in human
-    assert "Four" not in human
-
-
 @each(
     ("prompts", "sample", "options", "instruction"),
     [
         (PROMPTS, SAMPLE, {}, "Say whether"),
         (PROMPTS, RUSSIAN, {}, "Определите"),
         (PROMPTS, SAMPLE, {"language": "ru"}, "Определите"),
-        (PROMPTS, RUSSIAN, {"language": "en"}, "Say whether"),
         ({"ru": PROMPTS["ru"]}, SAMPLE, {}, "Определите"),
         ({"ru": PROMPTS["ru"], "en": PROMPTS["en"]}, SAMPLE, {"language": "zh"}, "Say whether"),
         (PROMPTS["ru"], SAMPLE, {}, "Определите"),
         (MANY, GERMAN, {}, "Bewerte"),
-        (MANY, UKRAINIAN, {}, "Оціни"),
         (MANY, GERMAN, {"language": "ru"}, "Определите"),
         (MANY, Sample(question="¿Dónde está el río más largo?", answer="Aquí."), {}, "Say whether"),
         (MANY, SAMPLE, {"prompts": PromptSet.default("ru")}, "Определите"),
-        ("critique_aspect", SAMPLE, {}, PromptSet.default("en").get("critique_aspect").instruction),
         ("critique_aspect", RUSSIAN, {}, PromptSet.default("ru").get("critique_aspect").instruction),
     ],
 )
@@ -150,15 +127,10 @@ def test_the_prompt_is_in_the_language_of_the_question_or_the_judge_or_the_one_t
     assert instruction in message_of(Step(Politeness, prompts=prompts, reads=("answer",)), sample, **options)
 
 
-def test_examples_are_shown_and_checked_against_the_answer_class():
+def test_examples_are_shown():
     example = {"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}
-    assert '"An order."' in message_of(
-        Step(Politeness, prompts=Prompt(instruction="Rate.", examples=[example]), reads=("answer",))
-    )
-    wrong = Prompt(instruction="Rate.", examples=[{"input": {}, "output": {"reason": "?"}}])
-    with pytest.raises(ConfigError) as raised:
-        Step(Politeness, prompts={"en": wrong}, reads=("answer",))
-    assert str(raised.value) == "politeness, output of example 1: polite: Field required"
+    shown = Prompt(instruction="Rate.", examples=[example])
+    assert '"An order."' in message_of(Step(Politeness, prompts=shown, reads=("answer",)))
 
 
 READS_OR_INPUTS = (
@@ -168,6 +140,7 @@ PROMPT_OR_PROMPTS = 'prompts of step politeness is a Prompt, {"en": Prompt(...),
 
 
 TEXT = "Is it polite?"
+WRONG = Prompt(instruction="Rate.", examples=[{"input": {}, "output": {"reason": "?"}}])
 
 
 class Selfish(BaseModel):
@@ -193,20 +166,19 @@ class Selfish(BaseModel):
         ({"prompts": TEXT}, f"{PROMPT_OR_PROMPTS}, got {TEXT!r}: write Prompt(instruction={TEXT!r})"),
         ({"prompts": {}}, f"{PROMPT_OR_PROMPTS}, got {{}}"),
         ({"prompts": {"en": "Rate it."}}, f"{PROMPT_OR_PROMPTS}, got a mapping to str"),
+        ({"prompts": {"en": WRONG}}, "politeness, output of example 1: polite: Field required"),
         ({"prompts": {"RU": ONE}}, "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'"),
-        *(
-            (names, "name and key of the step for Politeness must not be empty")
-            for names in ({"name": ""}, {"key": ""}, {"name": "", "key": "polite"})
-        ),
+        ({"key": ""}, "name and key of the step for Politeness must not be empty"),
+        ({"name": "", "key": "polite"}, "name and key of the step for Politeness must not be empty"),
+        ({"reducer": "most"}, 'reducer is "majority", "median", "mean" or a function of the answers, got \'most\''),
+        ({"windows": 3}, "windows is a function from the answers about parts of the contexts, got 3"),
         ({"key": "sample"}, "key of step politeness must not be 'sample': the state holds the sample under it"),
         ({"answer": Selfish}, "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself"),
     ],
 )
 def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(options, message):
     given = {"answer": Politeness, "prompts": ONE, "reads": ("answer",), **options}
-    with pytest.raises(ConfigError) as raised:
-        Step(**given)
-    assert str(raised.value) == message
+    assert str(error_of(ConfigError, Step, **given)) == message
 
 
 @each(
@@ -221,9 +193,8 @@ def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(opt
     ],
 )
 def test_inputs_that_cannot_be_sent_are_an_error_that_names_the_step(inputs, message):
-    with pytest.raises(ConfigError) as raised:
-        answer_of(Step(Politeness, prompts=ONE, inputs=inputs), scripted())
-    assert str(raised.value) == f"inputs of step politeness {message}"
+    step = Step(Politeness, prompts=ONE, inputs=inputs)
+    assert str(error_of(ConfigError, answer_of, step, scripted())) == f"inputs of step politeness {message}"
 
 
 # Votes
@@ -288,8 +259,6 @@ def test_a_reducer_decides_numbers_or_everything():
     assert mean(bench).instrument != majority(bench).instrument
     with pytest.raises(ConfigError, match="reducer of the votes returned int: it must return one Grade"):
         voted(*grades, reducer=len)
-    with pytest.raises(ConfigError, match="reducer is"):
-        Step(Grade, prompts=ONE, reads=("answer",), reducer="most")
 
 
 def test_two_steps_of_one_key_or_name_are_refused():
@@ -302,20 +271,19 @@ def test_two_steps_of_one_key_or_name_are_refused():
 
 
 def test_contexts_that_the_judge_does_not_read_are_found():
-    step = Step(Politeness, prompts=ONE, reads=("answer", "contexts"))(Judge(scripted(KIND), max_context_tokens=4))
+    judge = scripted(KIND)
+    step = Step(Politeness, prompts=ONE, reads=("answer", "contexts"))(Judge(judge, max_context_tokens=4))
     metric = Metric("m", aspect="a", reads={"answer"}, steps=step, reduce=lambda state: Value(1.0, "Kind."))
     score = metric.invoke(SAMPLE)
-    assert score.reason == "Kind; the judge read 1 of 3 sentences of the contexts (max_context_tokens)."
+    assert [one for one in ("First.", "Second.", "Third.") if one in human_of(*judge.asked)] == ["First."]
+    read = "the judge read 1 of 3 sentences of the contexts (max_context_tokens)."
+    assert score.reason == f"Kind; {read}"
     assert [(finding.kind, finding.verdict) for finding in score.findings] == [("extraction", "cut")]
     for limits in ([4, None, None], [None, None, 4], [4, 9, 9], [9, 4, 9]):  # the least that a member of a jury reads
         bench = jury([Judge(ScriptedJudge(KIND, repeat=True), max_context_tokens=most) for most in limits])
-        assert (
-            metric.judged_by(bench)
-            .invoke(SAMPLE)
-            .reason.endswith("1 of 3 sentences of the contexts (max_context_tokens).")
-        )
+        assert metric.judged_by(bench).invoke(SAMPLE).reason.endswith(read)
     report = evaluate([SAMPLE], metric.judged_by(Judge(scripted(KIND), max_context_tokens=4)), progress=False)
-    assert [note.code for note in report.notes if getattr(note, "code", "") == "contexts-cut"] == ["contexts-cut"]
+    assert "contexts-cut" in [getattr(note, "code", "") for note in report.notes]
 
 
 def test_an_answer_of_texts_alone_is_asked_for_once():
@@ -363,13 +331,11 @@ def test_its_prompts_are_saved_loaded_and_edited_in_a_prompt_set(tmp_path):
     assert "Вежлив ли `answer`?" in message_of(rate, prompts=prompts)
     shorter = prompts.replace("politeness", instruction="Вежлив ли ответ?")
     assert "Вежлив ли ответ?" in message_of(rate, prompts=shorter)
-    with pytest.raises(
-        ConfigError, match=r"or pass a step of your own as PromptSet\.load\(directory, steps=\[step\]\)$"
-    ):
-        PromptSet.load(folder)
+    remedy = "or pass a step of your own as PromptSet.load(directory, steps=[step])"
+    assert str(error_of(ConfigError, PromptSet.load, folder)).endswith(remedy)
     file.write_text("instruction: '?'\nexamples: [{input: {}, output: {polite: 1}}]\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"^politeness, output of example 1: reason: Field required$"):
-        PromptSet.load(folder, steps=[rate])
+    error = error_of(ConfigError, PromptSet.load, folder, steps=[rate])
+    assert str(error) == "politeness, output of example 1: reason: Field required"
 
 
 # The offline judge

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.scripted import answering, graded, human_of, scripted
 
 from langchain_rageval import (
@@ -76,18 +76,12 @@ def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translat
             assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
 
 
-def test_roles_of_turns_are_not_translated():
+def test_each_step_shared_texts_and_criteria_are_one_call_each_and_roles_of_turns_are_not_translated():
     prompts, asked = translate_prompts(judge := translating(), "de"), judge.inputs
+    assert [inputs["language"] for inputs in asked] == ["de"] * (len(ANSWER_SCHEMAS) + 2)
     roles = {turn["role"] for example in prompts.get("rewrite_question").examples for turn in example.input["history"]}
     assert roles == {"user", "assistant"}
     assert not {"user", "assistant"} & {item["content"] for inputs in asked for item in inputs["texts"]}
-
-
-def test_the_model_is_asked_once_for_each_step_and_once_each_for_shared_texts_and_criteria():
-    judge = translating()
-    translate_prompts(judge, "de")
-    assert len(judge.asked) == len(ANSWER_SCHEMAS) + 2
-    assert {inputs["language"] for inputs in judge.inputs} == {"de"}
 
 
 def test_the_draft_is_saved_for_a_person_and_judges_with_it(tmp_path):
@@ -115,9 +109,8 @@ def test_the_draft_is_saved_for_a_person_and_judges_with_it(tmp_path):
 )
 def test_what_loses_its_form_is_asked_again_and_then_refused(change, told):
     judge = translating(change)
-    with pytest.raises(JudgeOutputError, match=told) as caught:
-        translate_prompts(Judge(judge, attempts=2), "de")
-    assert caught.value.step == "translate_prompts"
+    error = error_of(JudgeOutputError, translate_prompts, Judge(judge, attempts=2), "de")
+    assert (error.step, bool(re.search(told, str(error)))) == ("translate_prompts", True)
     assert any(re.search(told, messages[-1].text) for messages in judge.asked if len(messages) == 4)
 
 
@@ -142,11 +135,10 @@ def test_a_missing_translation_is_asked_again():
     assert sorted(replies) == [2] * (len(ANSWER_SCHEMAS) + 2) + [4] * (len(ANSWER_SCHEMAS) + 2)
 
 
-@pytest.mark.parametrize("given", [{"language": " "}, {"language": "de", "source": "xx"}])
+@each("given", [{"language": " "}, {"language": "de", "source": "xx"}])
 def test_a_language_that_cannot_be_meant_is_refused_before_any_call(given):
     judge = translating()
-    with pytest.raises(ConfigError):
-        translate_prompts(judge, **given)
+    error_of(ConfigError, translate_prompts, judge, **given)
     assert judge.asked == []
 
 
@@ -177,9 +169,7 @@ def test_the_rubric_grades_by_the_translated_criteria_on_any_scale():
 
 def test_criteria_of_other_names_in_the_prompts_are_refused():
     prompts = PromptSet.default("en").model_copy(update={"criteria": (Criterion("tone", "Whether it is kind."),)})
-    with pytest.raises(ConfigError) as caught:
-        rubric(Judge(scripted(), prompts=prompts))
-    assert str(caught.value) == (
+    assert str(error_of(ConfigError, rubric, Judge(scripted(), prompts=prompts))) == (
         "the criteria of the judge's prompts must be named correctness, completeness, readability, got tone; pass "
         "other criteria as rubric(judge, criteria=[...])"
     )

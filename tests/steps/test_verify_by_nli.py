@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.labelled import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
 from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
@@ -147,14 +147,11 @@ WITH_LABELS = {"labels": LABELS}
     ],
 )
 def test_scores_of_another_shape_or_range_are_refused(answer, options, complaint):
-    with pytest.raises(ConfigError) as caught:
-        scored(NliVerifier(PairScores(lambda *_: answer), **options), "Кража.")
-    assert str(caught.value) == complaint
+    verifier = NliVerifier(PairScores(lambda *_: answer), **options)
+    assert str(error_of(ConfigError, scored, verifier, "Кража.")) == complaint
 
 
 class Short(PairScores):
-    """Gives one score for all pairs."""
-
     def score(self, text_pairs):
         return [0.5]
 
@@ -168,9 +165,7 @@ class Short(PairScores):
     ],
 )
 def test_what_are_no_scores_of_all_pairs_is_an_error_of_the_model(encoder, complaint):
-    with pytest.raises(ModelOutputError) as caught:
-        scored(encoder, "Кража.")
-    assert str(caught.value) == complaint
+    assert str(error_of(ModelOutputError, scored, encoder, "Кража.")) == complaint
 
 
 @each(
@@ -179,18 +174,13 @@ def test_what_are_no_scores_of_all_pairs_is_an_error_of_the_model(encoder, compl
         ({"cross_encoder": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
         ({"threshold": 0}, "threshold must be a number above 0 and at most 1, got 0"),
         ({"threshold": 1.5}, "threshold must be a number above 0 and at most 1, got 1.5"),
-        (
-            {"labels": ("yes", "no")},
-            "labels must be entailment, neutral, contradiction in the model's order, got ('yes', 'no')",
-        ),
+        ({"labels": ["no"]}, "labels must be entailment, neutral, contradiction in the model's order, got ['no']"),
         ({"scale": "softmax"}, "scale is None or 'sigmoid' for one score a pair; three need labels=..., got 'softmax'"),
         ({"scale": "sigmoid", "labels": LABELS}, "scale is None or 'softmax' for three scores a pair, got 'sigmoid'"),
     ],
 )
 def test_an_invalid_option_is_refused_when_built(options, complaint):
-    with pytest.raises(ConfigError) as caught:
-        NliVerifier(**{"cross_encoder": PairScores(None), **options})
-    assert str(caught.value) == complaint
+    assert str(error_of(ConfigError, NliVerifier, **{"cross_encoder": PairScores(None), **options})) == complaint
 
 
 # In metrics
@@ -203,11 +193,7 @@ def knows(premise, statement):
 
 def test_it_takes_the_judges_place_wherever_statements_are_verified():
     judge, nli = World().judge(), PairScores(knows)
-    metrics = [
-        faithfulness(judge, verifier=nli),
-        context_recall(judge, verifier=nli),
-        claim_metrics(judge, verifier=nli),
-    ]
+    metrics = [build(judge, verifier=nli) for build in (faithfulness, context_recall, claim_metrics)]
     scores = suite(*metrics, answer_correctness(judge, weights=(1, 0))).invoke(SAMPLE)
     assert len(judge.asked) == 3
     assert len(nli.asked) == 2

@@ -1,21 +1,18 @@
-from itertools import permutations
-from types import SimpleNamespace
+import json
 
-import pytest
-from helpers.each import each
-from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
+from helpers.each import each, error_of
+from helpers.scripted import absent, answering, human_of, scripted, supported, verdict, verdicts
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
-from langchain_rageval import Finding, Judge, JudgeOutputError, Sample
+from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Verdicts
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.steps.verify_statements import _merge_chunks, verify_statements
+from langchain_rageval.steps.verify_statements import verify_statements
 
 CONTEXTS = ["First. Second.", "Third."]
-LABELS = ["supported", "contradicted", "absent"]
 CITES = ["1.1", "1.2", "2.1"]
 
 
@@ -50,15 +47,6 @@ def test_statements_go_out_numbered_from_one_beside_the_numbered_contexts():
 # Numbers
 
 
-def test_a_partial_question_is_a_fresh_one_with_the_same_head():
-    judge = scripted(verdicts(supported(1)), verdicts(supported(1)))
-    found(judge, "a", "b")
-    first, second = judge.asked
-    assert [message.type for message in second] == ["system", "human"]
-    assert first[0] == second[0]
-    assert first[1].text.partition('\n{"question"')[0] == second[1].text.partition('\n{"question"')[0]
-
-
 # Attempts
 
 
@@ -77,6 +65,15 @@ def test_a_verdict_that_cites_nothing_there_is_asked_once_more_and_the_second_re
     judge = scripted(verdicts(verdict(1, label, *cited), absent(2)), verdicts(absent(1)))
     assert brief(found(judge, "a", "b")) == [(1, "absent", []), (2, "absent", [])]
     assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1]]
+
+
+SENTENCES = {"max_context_tokens": 4}  # each is a window
+
+
+def by_sentence(*labels):
+    """Return replies about a window for each sentence."""
+    cites = [[] if label == "absent" else [cite] for label, cite in zip(labels, CITES, strict=False)]
+    return [verdicts(verdict(1, label, *cited)) for label, cited in zip(labels, cites, strict=True)]
 
 
 UNPROVEN = verdicts(verdict(1, "supported"))
@@ -107,29 +104,12 @@ PROVEN = verdicts(supported(1)).model_dump_json()
             for label in ("unsupported", "not supported", "partially supported", "supported?", "yes", "")
         ),
         # over windows, the strongest verdict decides with the evidence of all that gave it
-        *(
-            (
-                [
-                    verdicts(verdict(1, label, *([cite] if label != "absent" else [])))
-                    for label, cite in zip(labels, CITES, strict=True)
-                ],
-                {"max_context_tokens": 4},
-                f"supported {CITES[labels.index('supported')]}",
-            )
-            for labels in permutations(LABELS)
-        ),
-        (
-            [verdicts(absent(1)), verdicts(contradicted(1, "1.2")), verdicts(absent(1))],
-            {"max_context_tokens": 4},
-            "contradicted 1.2",
-        ),
-        ([verdicts(supported(1, cite)) for cite in CITES], {"max_context_tokens": 4}, "supported 1.1 1.2 2.1"),
+        (by_sentence("supported", "contradicted", "absent"), SENTENCES, "supported 1.1"),
+        (by_sentence("absent", "contradicted", "supported"), SENTENCES, "supported 2.1"),
+        (by_sentence("absent", "contradicted", "absent"), SENTENCES, "contradicted 1.2"),
+        (by_sentence(*["supported"] * 3), SENTENCES, "supported 1.1 1.2 2.1"),
         # a sentence of another window is no evidence
-        (
-            [verdicts(supported(1, "2.1")), verdicts(absent(1)), verdicts(absent(1))],
-            {"max_context_tokens": 8},
-            "absent",
-        ),
+        ([verdicts(supported(1, "2.1")), *by_sentence("absent", "absent")], {"max_context_tokens": 8}, "absent"),
     ],
 )
 def test_the_verdict_on_a_statement_and_what_it_cites(replies, options, expected):
@@ -162,16 +142,14 @@ def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cit
 def test_evidence_as_json_numbers_or_as_one_text_keeps_its_digits(written, cites):
     contexts = [" ".join(f"The {letter * 4} came here." for letter in "bcdfghjklm")]
     reply = verdicts(supported(1)).model_dump_json().replace('["1.1"]', written)
-    judge = scripted(reply)
-    assert brief(found(judge, "a", contexts=contexts)) == [(1, "supported", cites)]
+    assert brief(found(scripted(reply), "a", contexts=contexts)) == [(1, "supported", cites)]
 
 
 def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_lost():
-    item = {"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}
-    call = AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"verdicts": [item]}, "id": "1"}])
+    arguments = '{"verdicts": [{"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}]}'
+    call = AIMessage("", tool_calls=[{"name": "Verdicts", "args": json.loads(arguments), "id": "1"}])
     judge = scripted(call, verdicts(supported(1, "2.1")))
     assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
-    arguments = '{"verdicts": [{"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}]}'
     spelled = [{"id": "1", "type": "function", "function": {"name": "Verdicts", "arguments": arguments}}]
     call = call.model_copy(update={"additional_kwargs": {"tool_calls": spelled}})
     assert brief(found(scripted(call), "a")) == [(1, "supported", ["1.1"])]
@@ -182,14 +160,11 @@ def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_los
 
 def by_text(messages):
     """Vowels are supported; the reason repeats the statement."""
-    return verdicts(
-        *(
-            verdict(
-                item["statement"], *(["supported", "1.1"] if item["text"] in "ae" else ["absent"]), reason=item["text"]
-            )
-            for item in read_inputs(human_of(messages))["statements"]
-        )
-    )
+    judged = []
+    for item in read_inputs(human_of(messages))["statements"]:
+        label = ["supported", "1.1"] if item["text"] in "ae" else ["absent"]
+        judged.append(verdict(item["statement"], *label, reason=item["text"]))
+    return verdicts(*judged)
 
 
 @each("texts", ["abcde", "ababe"])  # equal slices, too, keep their numbers
@@ -203,17 +178,8 @@ def test_many_statements_go_out_in_slices_each_numbered_from_one(texts):
 
 def test_a_failure_of_a_later_slice_names_the_statements_by_their_numbers_in_the_answer():
     judge = Judge(scripted(verdicts(supported(1), supported(2)), verdicts(supported(2))), attempts=1, max_statements=2)
-    with pytest.raises(JudgeOutputError, match=r"^verify_statements: no single verdict for the statements \[3\]$"):
-        found(judge, *"abcd")
-
-
-def test_long_contexts_go_out_in_windows_under_their_own_numbers():
-    judge = scripted(verdicts(absent(1)), verdicts(absent(1)), verdicts(absent(1)))
-    found(Judge(judge, max_context_tokens=4), "a")
-    blocks = [human_of(messages).split("\n\n")[0] for messages in judge.asked]
-    assert [block.splitlines()[1:] for block in blocks] == [
-        ["[1]", "[1.1] First."], ["[1]", "[1.2] Second."], ["[2]", "[2.1] Third."],
-    ]  # fmt: skip
+    message = "verify_statements: no single verdict for the statements [3]"
+    assert str(error_of(JudgeOutputError, found, judge, *"abcd")) == message
 
 
 # Draws
@@ -250,16 +216,23 @@ def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():
     assert brief(found_here) == [(1, "supported", ["1.1"])]
 
 
-def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement():
-    def of(chunk, word, rate):
-        lines = SimpleNamespace(lines=[SimpleNamespace(chunk=chunk)], sentences=[f"{chunk}.1"])
-        one = Finding(kind="statement", number=1, text="a", verdict=word, reason=f"in {chunk}")
-        return lines, [one, Finding(kind="agreement", number=1, text="a", verdict=rate, reason="2 of 3")]
+@each(
+    ("by_chunk", "expected"),
+    [
+        (["aaa", "ssa", "sss"], ("supported", "in 2 in 3", ["2.1", "3.1"], "0.67", "[2] 2 of 3 draws")),
+        (["aca", "acc", "aaa"], ("contradicted", "in 2", ["2.1"], "0.67", "[1] 2 of 3 draws")),
+        (["aaa", "aaa", "aas"], ("absent", "in 1 in 2 in 3", [], "0.67", "[3] 2 of 3 draws")),
+    ],
+)
+def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement(by_chunk, expected):
+    labels = {"s": "supported", "c": "contradicted", "a": "absent"}
+    texts = ["First chunk.", "Second chunk.", "Third chunk."]
+    left = {text: iter(votes) for text, votes in zip(texts, by_chunk, strict=True)}
 
-    chunks, findings = zip(of(1, "absent", "1"), of(2, "supported", "0.67"), of(3, "supported", "0.5"), strict=True)
-    verdict, agreement = _merge_chunks(chunks, findings)
-    assert (verdict.verdict, verdict.cites, verdict.reason) == ("supported", ["2.1", "3.1"], "in 2 in 3")
-    assert (agreement.verdict, agreement.reason) == ("0.5", "[3] 2 of 3")
-    chunks, findings = zip(of(1, "absent", "0.5"), of(2, "absent", "1"), strict=True)
-    verdict, agreement = _merge_chunks(chunks, findings)
-    assert (verdict.verdict, verdict.cites, agreement.reason) == ("absent", [], "[1] 2 of 3")
+    def reply(messages):
+        number, text = next((n, text) for n, text in enumerate(texts, 1) if text in human_of(messages))
+        return verdicts(verdict(1, labels[next(left[text])], f"{number}.1", reason=f"in {number}"))
+
+    step = verify_statements(Judge(answering(reply), draws=3), of="answer", by_chunk=True)
+    found, agreement = step.invoke(state("a", contexts=texts))["answer_verdicts"]
+    assert (found.verdict, found.reason, found.cites, agreement.verdict, agreement.reason) == expected
