@@ -5,6 +5,7 @@ import json
 import pytest
 from helpers.offline import offline
 
+from langchain_rageval import Report
 from langchain_rageval.cli.main import load_commands, run
 
 
@@ -57,6 +58,18 @@ def written(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def scored(rageval, tmp_path):
+    """Run `rageval evaluate`; return the scores of the first sample by name, and what stderr says."""
+
+    def scores(*words):
+        code, _, complaints = rageval("evaluate", *words, "--out", tmp_path / "out.jsonl", "--quiet")
+        assert code == 0, complaints
+        return Report.load(tmp_path / "out.jsonl").rows[0].scores, complaints
+
+    return scores
 
 
 @pytest.fixture

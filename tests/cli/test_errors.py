@@ -56,7 +56,6 @@ evaluate samples.jsonl --metrics groundednes
 evaluate samples.jsonl --metrics ,
 evaluate samples.jsonl --metrics ndcg
 evaluate samples.jsonl --metrics mrr@0
-evaluate samples.jsonl --metrics map@ten
 evaluate samples.jsonl --metrics dcg@5
 evaluate samples.jsonl --metrics context_recall
 evaluate found.jsonl --metrics ndcg@5
@@ -78,11 +77,9 @@ evaluate broken.jsonl
 evaluate empty.jsonl
 evaluate samples.jsonl --fields frage=q
 evaluate samples.jsonl --fields question
-evaluate samples.jsonl --on-error ignore
 evaluate samples.jsonl --metric x --colour blue
 # Judges and embeddings
 evaluate samples.jsonl --judge ofline
-evaluate samples.jsonl --judge gigachatt
 evaluate samples.jsonl --judge openai:m
 evaluate samples.jsonl --judge gigachat:m
 evaluate samples.jsonl --judge vllm:m
@@ -99,18 +96,16 @@ evaluate samples.jsonl --audit-base-url http://x
 evaluate samples.jsonl --audit offline --audit-share 0 --journal j
 evaluate samples.jsonl --budget-calls=-1
 evaluate samples.jsonl --budget-tokens many
-evaluate samples.jsonl --budget-embeddings 1.5
 evaluate samples.jsonl --batch
 requests samples.jsonl
 replies out.jsonl
+resume nowhere.db
 # Gates
 ci samples.jsonl --baseline report.jsonl --metrics faithfulness
 evaluate samples.jsonl --fail-under faithfulness=0.5
-evaluate samples.jsonl --fail-under faithfulness
 evaluate samples.jsonl --fail-under faithfulness=high
 evaluate samples.jsonl --fail-under faithfulness=nan
 evaluate samples.jsonl --fail-under recall=0.5
-evaluate samples.jsonl --fail-under claim_f1=1
 evaluate samples.jsonl --fail-under faithfullness=1
 evaluate samples.jsonl --metrics helpers.own.politeness:politeness --fail-under polite=1
 evaluate samples.jsonl --max-failed few
@@ -121,28 +116,19 @@ evaluate samples.jsonl --out /no/such/folder/x.jsonl
 evaluate samples.jsonl --out /dev
 evaluate samples.jsonl --out samples.jsonl
 evaluate samples.jsonl --json --out -
-generate docs --json --out -
 # A plan
 plan samples.jsonl --language de
 plan samples.jsonl --journal .
-plan samples.jsonl --until-decided
 plan samples.jsonl --judge openai:m --price openai:m=1,1 --price vllm:m=9,9
 plan samples.jsonl --writer openai:w
 plan docs
-plan nowhere --generate
-plan docs --generate --audit offline
-plan docs --generate --batch
 plan docs --generate --fail-under faithfulness=1
-plan docs --generate --journal j.db
 plan docs --generate --pilot 3
 # Chains
 run errors_app testset.jsonl
 run errors_app:nothing testset.jsonl
-run no_app:chain testset.jsonl
 run errors_app:number testset.jsonl
-run errors_app:chain nowhere.jsonl
 run errors_app:chain empty.jsonl --journal answers.db
-run errors_app:chain testset.jsonl --out testset.jsonl
 run errors_app:chain testset.jsonl --max-concurrency 0 --journal answers.db
 ci samples.jsonl
 ci samples.jsonl --fail-under faithfulness=0.8 --out -
@@ -151,37 +137,25 @@ ci samples.jsonl --judge offline --baseline report.jsonl --require confirmed
 # Reports
 report none.jsonl
 report report.jsonl --html report.jsonl
-report report.jsonl --html no/x.html
 report report.jsonl --baseline report.jsonl
-compare nowhere.jsonl report.jsonl
 compare report.jsonl samples.jsonl
 compare report.jsonl other.jsonl
 compare report.jsonl report.jsonl --margin nan
-compare report.jsonl report.jsonl --margin wide
 compare report.jsonl report.jsonl --require confirmed
 compare report.jsonl
-trend report.jsonl --margin nan
-trend report.jsonl --html report.jsonl
 trend report.jsonl --baseline other.jsonl --html other.jsonl
 runs none
 runs nowhere
 runs . --fail-under faithfulnes=0.8
-leaderboard report.jsonl --metric tone
-leaderboard nowhere.jsonl
 # Labels
 label report.jsonl --n 0
 label report.jsonl --metric rubric
 label report.jsonl --scale 0 3
-label report.jsonl --instruction Fine?
 label report.jsonl --html --scale 0 30
 agreement report.jsonl nowhere.csv
 agreement report.jsonl labels.csv --threshold 0.9
-label report.jsonl --out report.jsonl
-agreement report.jsonl labels.csv --out labels.csv
-rubric-study sheets.jsonl --out none
 rubric-study sheets.jsonl --scale three
 rubric-study sheets.jsonl --scale 3-0
-rubric-study sheets.jsonl --label-scale x
 rubric-study sheets.jsonl --labels none
 rubric-study sheets.jsonl --price offline=1
 rubric-study sheets.jsonl --price other=1,2
@@ -193,40 +167,29 @@ generate none
 generate docs --focus saana.md
 generate docs --focus topic=x
 generate docs --distribution clever=1
-generate docs --distribution simple
-generate docs --distribution simple=much
 generate docs --distribution reasoning+persona=1
 generate docs --persona 'A tenant'
 generate docs --persona ' ' --distribution persona=1
 generate docs --persona 'A tenant' --distribution clever+persona=1
 generate docs --stratify topic
 generate docs --size 0
-generate docs --out /nowhere/at/all/t.jsonl
-generate docs --writer vllm:m
 generate docs --language tlh
 generate docs --where 'faithfulness < 1'
 generate docs --adopt report.jsonl --where 'faithfulness ~ 1' --writer nonsense
-generate docs --adopt report.jsonl --where 'faithfulness < 0.5.5' --writer nonsense
 generate docs --adopt report.jsonl --where 'b < 1' --writer nonsense
 review nowhere.jsonl
 review report.jsonl
 review testset.jsonl --html testset.jsonl
 review testset.jsonl testset.jsonl
 review --merge testset.jsonl
-diff testset.jsonl nowhere.jsonl
 diff testset.jsonl samples.txt
 # Judges under test
 qualify --quick --full
 qualify --own nowhere.jsonl
-qualify --language tlh
 qualify --language zh
 qualify --repeats 0
-qualify --require faithfulness
 qualify --require faithfulness=great
 qualify --require beauty=fit
-qualify --out /nowhere/at/all/q.json
-qualify --out .
-qualify --judge vllm:m
 """
 """Wrong command lines, by subject."""
 

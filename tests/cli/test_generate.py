@@ -37,17 +37,6 @@ def test_it_writes_a_test_set_and_shows_a_summary(rageval, folder, tmp_path):
     assert again.read_bytes() == out.read_bytes()
 
 
-def test_the_test_set_is_what_evaluate_reads(rageval, folder, tmp_path):
-    out = tmp_path / "t.jsonl"
-    rageval("generate", folder, "--size", 2, "--distribution", "simple=1", "--out", out, "--quiet")
-    rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()[1:]]
-    samples = tmp_path / "s.jsonl"
-    answered = [{**row, "answer": row["reference"], "references": [row["reference"]]} for row in rows]
-    samples.write_text("\n".join(json.dumps(sample) for sample in answered), encoding="utf-8")
-    code, _, _ = rageval("evaluate", samples, "--metrics", "answer_similarity", "--fields", "answer=answer", "--quiet")
-    assert code == 0
-
-
 def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     words = ["generate", folder, "--size", 4, "--distribution", "simple=1", "--quiet", "--journal", tmp_path / "j.db"]
     code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 14)

@@ -57,11 +57,3 @@ def test_rare_options_and_keys_are_shown_by_help_all_alone(rageval):
         lines = rageval("evaluate", how)[1].splitlines()
         assert [line for line in lines if line in titles] == titles
         assert ("keys of --json:" in lines) == (how == "--help-all")
-
-
-def test_a_command_that_shows_progress_can_be_quiet():
-    assert {name for name, parser in commands().items() if "--quiet" in parser.format_help()} >= {
-        "evaluate",
-        "generate",
-        "demo",
-    }

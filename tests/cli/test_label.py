@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.reports import report_of, scored, unscored
+from helpers.screens import cells_of
 
 from langchain_rageval import agreement
 from langchain_rageval.report.labelling import load_labels
@@ -26,8 +27,7 @@ def test_a_sheet_is_drawn_filled_in_and_compared(rageval, report, tmp_path):
     code, told, _ = rageval("agreement", tmp_path / "report.jsonl", sheet)
     assert code == 0
     found = agreement(report.scores(), load_labels(sheet))
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if "│" in line]
-    assert rows == [list(cells) for cells in found.cells()]
+    assert cells_of(told) == [list(cells) for cells in found.cells()]
     assert "Agreement with binary labels on 10 pairs" in told
 
 

@@ -1,6 +1,7 @@
 """`rageval leaderboard`: one report of several models, or a report each."""
 
 import pytest
+from helpers.screens import cells_of
 
 from langchain_rageval import OfflineJudge, Sample, evaluate, rubric
 
@@ -30,14 +31,10 @@ def report():
     return write
 
 
-def lines_of(told):
-    return [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[:1] == "│"]
-
-
 def test_models_are_ranked_with_their_grades(rageval, report, tmp_path):
     code, told, _ = rageval("leaderboard", report(tmp_path / "r.jsonl", ["old", "new"]))
     assert code == 0
-    first, second, *grades = lines_of(told)
+    first, second, *grades = cells_of(told)
     assert (first[:3], second[:2]) == (["1", "new", "1.000"], ["2", "old"])
     assert second[-1] == "< 0.001"
     assert [line[:2] for line in grades] == [["new", "3.00"], ["old", "0.00"]]
@@ -49,8 +46,8 @@ def test_a_report_per_model_is_named_after_its_file(rageval, report, tmp_path):
     paths = [report(tmp_path / f"{model}.jsonl", [model], named=False) for model in ANSWERS]
     code, told, _ = rageval("leaderboard", *paths)
     assert code == 0
-    assert [line[1] for line in lines_of(told)[:2]] == ["new", "old"]
-    assert lines_of(told)[1][-1] == "< 0.001"
+    assert [line[1] for line in cells_of(told)[:2]] == ["new", "old"]
+    assert cells_of(told)[1][-1] == "< 0.001"
 
 
 def test_reports_with_the_same_file_name_are_named_by_their_paths(rageval, report, tmp_path):

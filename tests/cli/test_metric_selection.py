@@ -4,7 +4,6 @@ import pytest
 from helpers.each import each
 from helpers.texts import expected, unpacked
 
-from langchain_rageval import Report
 from langchain_rageval.cli.selection import parse_metric_names
 from langchain_rageval.metrics import ALIASES, BUILDERS, PRESETS
 
@@ -23,46 +22,39 @@ def sample(written):
     return written(SAMPLE)
 
 
-def scored(rageval, tmp_path, *options):
-    code, _, complaints = rageval("evaluate", *options, "--out", tmp_path / "out.jsonl", "--quiet")
-    assert code == 0, complaints
-    return Report.load(tmp_path / "out.jsonl").rows[0].scores
-
-
 @each(
     ("grader", "best"),
     [([], "1"), (["--grader", "ids"], "1"), (["--grader", "labels"], "4"), (["--grader", "llm"], "3")],
 )
-def test_the_grader_is_chosen_by_name(rageval, sample, tmp_path, grader, best):
-    scores = scored(rageval, tmp_path, sample, "--metrics", "ndcg@5,mrr@10,mean_grade@2", *grader)
+def test_the_grader_is_chosen_by_name(scored, sample, grader, best):
+    scores, _ = scored(sample, "--metrics", "ndcg@5,mrr@10,mean_grade@2", *grader)
     assert list(scores) == ["ndcg@5", "mrr@10", "mean_grade@2"]
     assert scores["mrr@10"].value == 0.5
     assert next(f.verdict for f in scores["ndcg@5"].findings if f.text == "best grade") == best
 
 
-def test_the_embedding_grader_compares_embeddings(rageval, sample, tmp_path):
-    assert 0 < scored(rageval, tmp_path, sample, "--metrics", "ndcg@5", "--grader", "embedding")["ndcg@5"].value < 1
+def test_the_embedding_grader_compares_embeddings(scored, sample):
+    assert 0 < scored(sample, "--metrics", "ndcg@5", "--grader", "embedding")[0]["ndcg@5"].value < 1
 
 
-def test_a_real_judge_grades_all_metrics_by_one_call(rageval, sample, tmp_path, judged):
+def test_a_real_judge_grades_all_metrics_by_one_call(scored, sample, judged):
     server, judge = judged()
-    metrics = ["--metrics", "ndcg@5,ndcg@1,recall@5,mrr@10", "--grader", "llm"]
-    scores = scored(rageval, tmp_path, sample, *metrics, *judge)
+    scores, _ = scored(sample, "--metrics", "ndcg@5,ndcg@1,recall@5,mrr@10", "--grader", "llm", *judge)
     assert [score.usage.calls for score in scores.values()].count(1) == server.calls == 1
 
 
-def test_a_run_with_judgments_is_scored_as_trec_eval_does(rageval, tmp_path):
+def test_a_run_with_judgments_is_scored_as_trec_eval_does(scored, tmp_path):
     run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
-    scores = scored(rageval, tmp_path, run, "--qrels", qrels, "--metrics", "ndcg@10,ndcg@100", "--gain", "linear")
+    scores, _ = scored(run, "--qrels", qrels, "--metrics", "ndcg@10,ndcg@100", "--gain", "linear")
     printed = {e["measure"]: f"{e['value']:.4f}" for e in expected() if (e["run"], e["qrels"]) == ("full", "graded")}
     assert [f"{score.value:.4f}" for score in scores.values()] == [printed["ndcg_cut_10"], printed["ndcg_cut_100"]]
 
 
-def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
+def test_topics_name_the_questions_of_a_run(scored, tmp_path):
     topics = tmp_path / "topics.tsv"
     topics.write_text("301\tМеждународная преступность\n", encoding="utf-8")
     run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
-    scores = scored(rageval, tmp_path, run, "--qrels", qrels, "--topics", topics, "--metrics", "ndcg@10")
+    scores, _ = scored(run, "--qrels", qrels, "--topics", topics, "--metrics", "ndcg@10")
     assert scores["ndcg@10"].reason.startswith("Лучшая оценка")
 
 
@@ -72,11 +64,7 @@ def test_a_gate_names_a_ranking(rageval, sample):
     assert rageval("evaluate", sample, *gate, "mrr@5=0.6")[0] == 1
 
 
-def test_a_run_is_planned_and_resumed(rageval, sample, tmp_path):
-    options = ["--metrics", "ndcg@5,mrr@5", "--grader", "llm"]
-    code, told, _ = rageval("plan", sample, *options)
-    assert code == 0
-    assert "ndcg@5" in told
+def test_a_run_is_resumed(rageval, tmp_path):
     run, qrels = unpacked("run.txt", tmp_path), unpacked("qrels_graded.txt", tmp_path)
     journal = tmp_path / "run.db"
     first = rageval("evaluate", run, "--qrels", qrels, "--metrics", "ndcg@10", "--journal", journal, "--quiet")

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from helpers.reports import report_of, row, scored
+from helpers.reports import row, scored
 
 from langchain_rageval import Report
 
@@ -98,15 +98,3 @@ def test_ci_asks_the_judge_again_about_rows_of_the_baseline(rageval, written, tm
 def scored_as(one, value):
     """Return the score of a row with another value."""
     return one.scores["faithfulness"].model_copy(update={"value": value, "unscored": None})
-
-
-def test_the_verdict_of_a_real_run_names_its_judge(rageval, written, tmp_path):
-    for name, right in (("old", 5), ("new", 30)):
-        rageval("evaluate", written(*answers_of(right)), *OFFLINE, "--out", tmp_path / f"{name}.report")
-    out = rageval("compare", tmp_path / "old.report", tmp_path / "new.report")[1]
-    assert "better, by" in out
-    assert "OfflineJudge" in out
-    rageval("report", tmp_path / "new.report", "--baseline", tmp_path / "old.report", "--html", tmp_path / "r.html")
-    page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "лучше, по оценке OfflineJudge" in page or "better, by OfflineJudge" in page
-    assert report_of(scored(1.0)).compare(report_of(scored(1.0)))["faithfulness"].shown == "too few pairs"

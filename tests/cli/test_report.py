@@ -23,15 +23,6 @@ def saved(tmp_path):
     return path
 
 
-def test_it_shows_summary_worst_samples_diagnosis_and_notes(rageval, saved):
-    code, out, err = rageval("report", saved)
-    assert (code, err) == (0, "")
-    assert "faithfulness" in out
-    assert "Worst by faithfulness" in out
-    assert "contradicts the context" in out
-    assert "Judged offline." in out
-
-
 def test_no_worst_samples_are_shown_for_a_metric_with_perfect_scores(rageval, tmp_path):
     rows = []
     for row in report([1.0, 1.0]).rows:

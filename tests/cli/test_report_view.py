@@ -100,6 +100,7 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
         (("AuthenticationError", "401 https://host/api/v2/oauth"), "is the key in the environment right?"),
         (("APIConnectionError", "Connection error."), "is --base-url right?"),
         (("NotFoundError", "404"), "are the model's name and --base-url right?"),
+        (("APITimeoutError", "Request timed out."), "increase --timeout or reduce --max-concurrency"),
         (("FileNotFoundError", "no such file"), "a variable such as SSL_CERT_FILE"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from helpers.reports import report_of, scored
 from helpers.screens import seen
 
-from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
+from langchain_rageval.testset import Testset, TestsetRow, Trial
 
 
 @pytest.fixture
@@ -97,24 +97,13 @@ def test_label_writes_a_sheet_too_if_it_is_named(rageval, report, tmp_path):
     assert page.exists()
 
 
-def test_two_reviews_are_merged_with_their_agreement(rageval, tmp_path):
-    rows = [
-        TestsetRow(id=str(n), question=f"Q{n}?", contexts=["c"], reference="r", evolution="simple") for n in range(3)
-    ]
-    for name, kept in (("anna", rows), ("boris", rows[:2])):
-        reviewed = [row.model_copy(update={"history": [Trial(kind="review", question=row.question)]}) for row in kept]
-        dropped = [
-            Candidate(
-                passages=[Passage(text="c", source="", start=0, end=1)],
-                question=row.question,
-                metadata={"id": row.id},
-                rejected="dropped by a reviewer",
-            )
-            for row in rows[len(kept) :]
-        ]
-        Testset(reviewed, rejected=dropped).to_jsonl(tmp_path / f"{name}.jsonl")
-    anna, boris = tmp_path / "anna.jsonl", tmp_path / "boris.jsonl"
-    code, told, complaints = rageval("review", "--merge", anna, boris, "--out", tmp_path / "both.jsonl")
-    assert (code, complaints) == (0, "")
-    assert "2 of 3 rows decided alike" in told
-    assert [len(row.history) for row in Testset.load(tmp_path / "both.jsonl")] == [1, 1, 0]
+def test_two_reviews_are_merged_with_their_agreement(rageval, saved, tmp_path):
+    (row,) = Testset.load(saved).rows
+    reviewed = row.model_copy(update={"history": [Trial(kind="review", question=row.question)]})
+    Testset([reviewed]).to_jsonl(tmp_path / "anna.jsonl")
+    merged = tmp_path / "anna.merged.jsonl"
+    for more, path in (([], merged), (["--out", tmp_path / "both.jsonl"], tmp_path / "both.jsonl")):
+        code, told, complaints = rageval("review", "--merge", tmp_path / "anna.jsonl", tmp_path / "anna.jsonl", *more)
+        assert (code, complaints, f" Written to {path}: 1 rows\n" in told) == (0, "", True)
+        assert Testset.load(path).notes[-1] in told
+        assert [len(row.history) for row in Testset.load(path)] == [1]

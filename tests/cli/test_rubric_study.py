@@ -1,6 +1,7 @@
 """`rageval rubric-study`: the study's table from a file of answers."""
 
 import pytest
+from helpers.screens import cells_of
 
 from langchain_rageval import Report
 
@@ -28,7 +29,7 @@ def test_scales_and_examples_are_studied_beside_each_other(rageval, sheets, tmp_
     words = ("--scale", "0-3", "--scale", "1-5", "--labels", "people", "--price", "offline=2,10", "--out", out)
     code, told, _ = rageval("rubric-study", sheets, *words, "--quiet")
     assert code == 0
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[:1] == "│"]
+    rows = cells_of(told)
     assert [row[1] for row in rows] == ["0-3, examples", "0-3, no examples", "1-5, examples", "1-5, no examples"]
     assert [row[4] for row in rows] == ["100%", "100%", "–", "–"]
     assert all(float(row[-1]) > 0 for row in rows)

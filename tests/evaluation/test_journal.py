@@ -1,6 +1,5 @@
 """Nothing that is finished is lost, or paid for twice: the journal through evaluate, aevaluate and the command line."""
 
-import json
 import os
 import random
 import signal
@@ -33,7 +32,6 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
 )
-from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JournalError
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.run import journal as journals
@@ -326,29 +324,6 @@ def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journa
 
 
 # The command line
-
-
-def test_resume_goes_on_with_the_command_that_wrote_the_journal(tmp_path, openai_server, monkeypatch, capsys):
-    server = openai_server(offline_brain)
-    monkeypatch.chdir(tmp_path)
-    Path("samples.jsonl").write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
-    words = ["evaluate", "samples.jsonl", "--judge", "vllm:m", "--base-url", f"{server.url}/v1", "--quiet"]
-    assert cli([*words, "--journal", "run.db", "--out", "first.jsonl"]) == 0
-    calls = server.calls
-    monkeypatch.chdir("/")
-    assert cli(["resume", str(tmp_path / "run.db"), "--out", "second.jsonl"]) == 0
-    assert server.calls == calls
-    first, second = (Report.load(tmp_path / name) for name in ("first.jsonl", "second.jsonl"))
-    assert values(first) == values(second)
-
-
-def test_resume_says_what_is_missing(tmp_path, capsys):
-    assert cli(["resume", str(tmp_path / "none.db")]) == 2
-    assert "is not a file; pass the file that was given to --journal" in capsys.readouterr().err
-    with closing(Journal(tmp_path / "empty.db")) as empty:
-        empty.put("k", "v")
-    assert cli(["resume", str(tmp_path / "empty.db")]) == 2
-    assert "contains no command; run the command with --journal again" in capsys.readouterr().err
 
 
 @pytest.mark.gate

@@ -34,6 +34,12 @@ NEEDS_CHROMIUM = pytest.mark.skipif(
 )
 PATIENCE = 120_000
 
+
+def cells_of(told):
+    """Return the cells of each row of the tables that a command has shown, without headings."""
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in told.splitlines() if line[:1] == "│"]
+
+
 EVIL = (
     "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><svg/onload=window.owned=3>"
     "<style>*{display:none}</style>\"'><a href='javascript:window.owned=4'>x</a>{{7*7}}{% raw %}\u202e\u2066<!--"
