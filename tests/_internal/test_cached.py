@@ -1,6 +1,8 @@
-"""Tests of cached_property, computed once per instance without a lock, and locked_cache, computed by one thread."""
+"""cached_property, computed once per instance; locked_cache, computed by one thread; PerProcess, one per process."""
 
+import copy
 import os
+import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork
 
-from langchain_rageval._internal.cached import cached_property, locked_cache
+from langchain_rageval._internal.cached import PerProcess, cached_property, locked_cache
 from langchain_rageval.prompts.promptset import Prompt
 
 
@@ -135,3 +137,28 @@ def test_a_process_forked_during_a_computation_computes_for_itself():
     thread.join(PATIENCE)
     assert is_own
     assert slow("key") == parent
+
+
+# PerProcess
+
+
+def test_threads_of_a_process_share_the_value():
+    given = PerProcess(threading.Lock)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: given.value, range(100)))
+    assert all(each is given.value for each in made)
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+def test_a_copy_has_its_own_value(again):
+    given = PerProcess(threading.Lock)
+    with given.value:
+        assert not again(given).value.locked()
+
+
+@needs_fork
+def test_a_forked_process_has_its_own_value():
+    given = PerProcess(threading.Lock)
+    with given.value:
+        assert holds_in_a_fork(lambda: not given.value.locked())
+        assert given.value.locked()

@@ -82,13 +82,6 @@ def prefixed(prefix):
     return scaled
 
 
-THRESHOLD = {"low": 0.5}
-
-
-def above(number):
-    return number > THRESHOLD["low"]
-
-
 def constructed(kind, name, *values, **others):
     """Return models of a client that is not installed, one for each value of a field."""
     return tuple(kind.model_construct(**{name: value}, **others) for value in values)
@@ -166,12 +159,6 @@ def test_a_call_does_not_change_the_description():
     function.invoke([])
     repr(function), function.deps, repr(model), model.get_name()
     assert (describe(function), describe(model)) == before
-
-
-def test_a_function_is_described_with_the_globals_that_it_uses(monkeypatch):
-    before = describe(above)
-    monkeypatch.setitem(THRESHOLD, "low", 0.6)
-    assert describe(above) != before
 
 
 def test_a_recursive_function_and_a_cycle_of_objects_are_described():

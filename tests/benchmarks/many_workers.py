@@ -3,12 +3,9 @@
     python tests/benchmarks/many_workers.py --samples 1000 --workers 4
     python tests/benchmarks/many_workers.py --samples 1000 --workers 4 --budget 1500
     python tests/benchmarks/many_workers.py --samples 50000 --workers 4 --per-minute 12000
-    python tests/benchmarks/many_workers.py --samples 20000 --workers 2 --trouble
 
 A loopback server in a separate process answers like OfflineJudge after 0.05 s and has room for 16 calls at a time,
 or with `--per-minute` answers so many calls a minute, which it does not state, and refuses the others with 429.
-With `--trouble` it has room for all, a worker is killed after some seconds, and every call fails with 500 for a minute
-after a third of them; a second run on Ray has a wrong key.
 """
 
 from __future__ import annotations
@@ -17,10 +14,7 @@ import argparse
 import multiprocessing
 import os
 import resource
-import signal
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -29,54 +23,31 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent), str(Path(__file__).parent)]
 
 from helpers.offline import rag_samples  # noqa: E402
-from helpers.servers.loopback import Refused  # noqa: E402
 from refusals import Limited  # noqa: E402
 
-from langchain_rageval import Budget, OfflineJudge, Report, evaluate, faithfulness  # noqa: E402
+from langchain_rageval import Budget, Report, evaluate, faithfulness  # noqa: E402
 
 ROOM = 16
 
 
-class Troubled(Limited):
-    """Fails for some seconds after some calls, and knows one key."""
-
-    def __init__(self, calls: int | None, outage: float, per_minute: int | None) -> None:
-        rate = None if per_minute is None else per_minute / 60
-        super().__init__(room=ROOM if calls is None and rate is None else None, rate=rate)
-        self.latency = 0.05 if calls is None else 0.01
-        self.outage, self.begins, self.ends = outage, calls, None
-
-    def chat(self, received: Any) -> Any:
-        if received.headers.get("authorization", "").endswith("wrong"):
-            raise Refused(401, "Incorrect API key provided", {})
-        now = time.monotonic()
-        if self.begins is not None and len(self.times) >= self.begins:
-            self.begins, self.ends = None, now + self.outage
-        if self.ends is not None and now < self.ends:
-            raise Refused(500, "The server is down", {})
-        return super().chat(received)
-
-
-def serve(pipe: Any, calls: int | None, outage: float, per_minute: int | None) -> None:
+def serve(pipe: Any, per_minute: int | None) -> None:
     """Serve until the counts are requested, then the next run, until there is none."""
-    with Troubled(calls, outage, per_minute) as server:
+    limits = {"room": ROOM} if per_minute is None else {"rate": per_minute / 60}
+    with Limited(**limits) as server:
+        server.latency = 0.05
         pipe.send(server.url)
         while pipe.recv():
-            refused = sum(refused for _, refused in server.times)
-            pipe.send((len(server.times), refused))
+            pipe.send((len(server.times), sum(refused for _, refused in server.times)))
             server.times.clear()
 
 
-def judged_by(url: str, key: str = "sk-test", pids: str | None = None) -> Any:
-    """Return the function that builds the metrics; it adds its process to the file `pids`."""
+def judged_by(url: str) -> Any:
+    """Return the function that builds the metrics."""
 
     def make_metrics() -> Any:
         from langchain_openai import ChatOpenAI
 
-        if pids is not None:
-            with open(pids, "a") as file:
-                file.write(f"{os.getpid()}\n")
-        return faithfulness(ChatOpenAI(base_url=url + "/v1", api_key=key, model="m", max_retries=0))
+        return faithfulness(ChatOpenAI(base_url=url + "/v1", api_key="sk-test", model="m", max_retries=0))
 
     return make_metrics
 
@@ -103,31 +74,6 @@ def on_ray(rows: list[dict[str, Any]], make_metrics: Any, workers: int, budget: 
     return report_of(evaluate_dataset(dataset, make_metrics, **limits).materialize())
 
 
-def kill_one(pids: Path, seconds: float) -> None:
-    """Kill the first worker that was started, some seconds after its start."""
-    while not pids.exists():
-        time.sleep(0.1)
-    time.sleep(seconds)
-    os.kill(int(pids.read_text().split()[0]), signal.SIGKILL)
-    print("a worker was killed", flush=True)
-
-
-def in_trouble(url: str, rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Print what becomes of runs on Ray with a killed worker and an outage, and with a wrong key."""
-    expected = evaluate(rows, faithfulness(OfflineJudge()), progress=False).summary()["faithfulness"].mean
-    pids = Path(tempfile.mkdtemp()) / "pids"
-    threading.Thread(target=kill_one, args=(pids, options.kill_after), daemon=True).start()
-    for name, key in (("a killed worker and an outage", "sk-test"), ("a wrong key", "wrong")):
-        started = time.perf_counter()
-        report = on_ray(rows, judged_by(url, key, str(pids)), options.workers, None)
-        failures = {score.failure.text[:120] for _, score in report.failures()}
-        mean = report.summary()["faithfulness"].mean
-        print(
-            f"{name}: {time.perf_counter() - started:.0f} s, {len(report.rows)} rows, {len(report.failures())} failed"
-        )
-        print(f"mean {mean}, without Ray {expected}, complete {report.complete}, failures {failures}", flush=True)
-
-
 def main() -> None:
     """Print a line for each way to run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -135,20 +81,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--budget", type=int, help="calls of all workers")
     parser.add_argument("--per-minute", type=int, help="calls that the server answers in a minute")
-    parser.add_argument("--trouble", action="store_true", help="kill a worker, fail for a while, and use a wrong key")
-    parser.add_argument("--outage", type=float, default=60.0, help="seconds (default: %(default)s)")
-    parser.add_argument("--kill-after", type=float, default=10.0, help="seconds (default: %(default)s)")
     options = parser.parse_args()
     here, there = multiprocessing.get_context("spawn").Pipe()
-    fails_after = options.samples * 2 // 3 if options.trouble else None
-    arguments = there, fails_after, options.outage, options.per_minute
+    arguments = there, options.per_minute
     server = multiprocessing.get_context("spawn").Process(target=serve, args=arguments, daemon=True)
     server.start()
     url, rows = here.recv(), rows_of(options.samples)
-    if options.trouble:
-        in_trouble(url, rows, options)
-        here.send(False)
-        return
     make_metrics = judged_by(url)
     budget = None if options.budget is None else Budget(calls=options.budget)
     reports = []

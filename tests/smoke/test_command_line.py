@@ -14,6 +14,7 @@ SAMPLES = [
     }
     for number in range(6)
 ]
+FAITHFUL, OUT = ("--metrics", "faithfulness"), ("--out", "report.jsonl")
 
 
 def complaints(done):
@@ -59,7 +60,7 @@ def test_the_module_is_the_same_program(execute, rageval):
 
 @pytest.mark.gate
 def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
-    done = rageval("evaluate", answers, "--metrics", "faithfulness", "--out", "report.jsonl")
+    done = rageval("evaluate", answers, *FAITHFUL, "--out", "report.jsonl")
     assert (done.returncode, complaints(done)) == (0, "")
     assert "Report written to report.jsonl" in done.stdout
     assert summary("report.jsonl") == {"mean": 0.5, "scored": 6, "unscored": 0, "failed": 0, "calls": 12}
@@ -71,16 +72,7 @@ def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
 @pytest.mark.gate
 @pytest.mark.parametrize(("threshold", "code"), [(0.1, 0), (0.9, 1)])
 def test_a_gate_decides_the_exit_code(rageval, answers, threshold, code):
-    done = rageval(
-        "evaluate",
-        answers,
-        "--metrics",
-        "faithfulness",
-        "--judge",
-        "offline",
-        "--fail-under",
-        f"faithfulness={threshold}",
-    )
+    done = rageval("evaluate", answers, *FAITHFUL, "--judge", "offline", "--fail-under", f"faithfulness={threshold}")
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert bool(complaints(done)) == bool(code)
 
@@ -95,18 +87,7 @@ def test_a_missing_file_is_an_error_without_a_traceback(rageval):
 @pytest.mark.gate
 def test_a_run_that_stopped_is_resumed_and_finished_scores_are_not_paid_again(rageval, summary, answers):
     """Each sample takes two calls: the first run pays for two samples, the second one for the other four."""
-    begun = rageval(
-        "evaluate",
-        answers,
-        "--metrics",
-        "faithfulness",
-        "--journal",
-        "run.db",
-        "--budget-calls",
-        "4",
-        "--out",
-        "report.jsonl",
-    )
+    begun = rageval("evaluate", answers, *FAITHFUL, "--journal", "run.db", "--budget-calls", "4", *OUT)
     assert (begun.returncode, complaints(begun)) == (0, "")
     assert summary("report.jsonl") == {"mean": 0.5, "scored": 2, "unscored": 0, "failed": 0, "calls": 4}
     resumed = rageval("resume", "run.db", "--budget-calls", "8")

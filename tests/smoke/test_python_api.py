@@ -72,8 +72,16 @@ def test_a_threshold_that_is_missed_fails_a_test():
         assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.9})
 
 
+ENDINGS = {
+    "end": "",
+    "exit": "raise SystemExit(0)",
+    "async": "asyncio.run(more())",
+    "error": 'raise ValueError("of the application")',
+}
+
+
 @pytest.mark.gate
-@pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "asyncio.run(more())"], ids=["end", "exit", "async"])
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_the_last_runs_of_a_chain_are_scored_when_the_interpreter_exits(script, tmp_path, ending):
     done = script(
         f"""
@@ -91,13 +99,14 @@ def test_the_last_runs_of_a_chain_are_scored_when_the_interpreter_exits(script, 
         config = {{"callbacks": [callback]}}
         for number in range(20):
             chain.invoke(f"question {{number}}", config)
-        {ending}
+        {ENDINGS[ending]}
         """
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    error = ["ValueError: of the application"] if ending == "error" else []
+    assert (done.returncode, done.stdout, done.stderr.splitlines()[-1:]) == (len(error), "", error)
     rows = Report.load(tmp_path / "rows.jsonl").rows
     expected = {f"question {number}" for number in range(20)}
-    if "more" in ending:
+    if ending == "async":
         expected |= {f"later {number}" for number in range(20)}
     assert {row.sample.question for row in rows} == expected
     assert [row.scores["faithfulness"].value for row in rows] == [0.5] * len(expected)

@@ -1,8 +1,7 @@
 """recording_judge: same requests as the original judge, and a log of the replies."""
 
 from helpers.each import each
-from helpers.scripted import Scripted, absent, scripted, supported, verdicts
-from langchain_core.caches import InMemoryCache
+from helpers.scripted import absent, scripted, supported, verdicts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.judge.judge import voters_of
@@ -56,13 +55,3 @@ def test_recorders_of_one_judge_describe_its_model_once(monkeypatch):
     recorders = [recording_judge(judge, ReplyLog(), cached=cached) for cached in (True, False, True)]
     assert {recorder._fingerprint_text for recorder in recorders} == {judge._fingerprint_text}
     assert len(described) == 1
-
-
-def test_only_a_recorder_without_the_cache_calls_the_model_again():
-    reply = verdicts(supported(1), absent(2))
-    judge = Judge(Scripted(reply, reply, cache=InMemoryCache()))
-    for cached, calls in ((True, 1), (True, 1), (False, 2)):
-        recorder = recording_judge(judge, ReplyLog(), cached=cached)
-        verify_statements(recorder, of="answer").invoke(STATE)
-        assert len(judge.model.asked) == calls
-        assert recorder.model is judge.model
