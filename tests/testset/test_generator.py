@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections import Counter
 from math import inf
 
 import pytest
@@ -14,22 +13,21 @@ from helpers.writers import Killed, Ring, Writer, documents, dying, generator, o
 
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
+from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.testset import Docstore, TestsetGenerator, conditional, reasoning, simple, unanswerable
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
 
 
-@pytest.fixture(params=["generate", "agenerate"])
+def in_thread(given, docs, **options):
+    return asyncio.to_thread(given.generate, docs, **options)
+
+
+@pytest.fixture(params=[in_thread, TestsetGenerator.agenerate])
 def made(request):
     """Generate by either door."""
-
-    async def make(given, docs, **options):
-        if request.param == "generate":
-            return await asyncio.to_thread(given.generate, docs, **options)
-        return await given.agenerate(docs, **options)
-
-    return make
+    return request.param
 
 
 # Counts and calls
@@ -49,41 +47,28 @@ async def test_an_unanswerable_row_has_no_reference_in_its_sample(made):
     assert writer.total == 2 * 7
 
 
-async def test_the_closed_book_takes_one_more(made):
-    writer = Writer()
-    await made(generator(writer, closed_book=writer.model), documents(9), size=2)
-    assert writer.calls["DegradedAnswer"] == 2
-    assert writer.total == 16
-
-
 @pytest.mark.parametrize("count", [20, 2_000])
-async def test_the_cost_does_not_depend_on_the_size_of_the_corpus(made, count):
+async def test_the_cost_does_not_depend_on_the_size_of_the_corpus_and_the_closed_book_takes_one_more(made, count):
     writer, embeddings = Writer(), Ring()
     shares = {"simple": 2, "reasoning": 2, "multi_context": 1}
-    await made(generator(writer, shares, embeddings=embeddings), documents(count), size=10)
-    assert writer.total == 4 * 7 + 6 * 11
+    given = generator(writer, shares, embeddings=embeddings, closed_book=writer.model)
+    await made(given, documents(count), size=10)
+    assert (writer.total, writer.calls["DegradedAnswer"]) == (4 * 8 + 6 * 12, 10)
     assert sum(embeddings.batches) == 10  # the questions, to find duplicates
 
 
 async def test_passages_are_embedded_in_batches_if_a_second_one_is_needed_and_no_entity_leads_to_it(made):
     writer, embeddings = Writer(Entities=lambda *_: {"entities": []}), Ring()
     await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
-    assert sum(embeddings.batches) == 203
-    assert max(embeddings.batches) <= 64
-    assert len(embeddings.batches) <= 6
+    assert (sum(embeddings.batches), max(embeddings.batches) <= 64, len(embeddings.batches) <= 6) == (203, True, True)
 
 
 async def test_passages_are_not_embedded_if_entities_lead_to_a_second_one(made):
     writer, embeddings = Writer(), Ring()
     testset = await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
     assert sum(embeddings.batches) == 3  # the questions, to find duplicates
-    assert writer.calls == {
-        **dict.fromkeys(
-            ("PassageGrades", "Keyphrases", "Entities", "NeededPassages", "ReferenceAnswer", "Verdicts"), 3
-        ),
-        "Question": 9,
-        "QuestionReview": 6,
-    }
+    once = ("PassageGrades", "Keyphrases", "Entities", "NeededPassages", "ReferenceAnswer", "Verdicts")
+    assert writer.calls == {**dict.fromkeys(once, 3), "Question": 9, "QuestionReview": 6}
     for row in testset:
         (first, *others), bridge = row.contexts, row.metadata["bridge"]
         assert len(bridge) == len(others) > 0
@@ -108,8 +93,7 @@ async def test_a_passage_that_is_no_good_gives_way_to_another(made):
 
     writer = Writer(PassageGrades=grades)
     testset = await made(generator(writer), documents(10), size=1)
-    assert len(testset) == 1
-    assert "номер 1:" in testset[0].contexts[0]
+    assert ["номер 1:" in row.contexts[0] for row in testset] == [True]
     assert testset.yields["attempts"] == 1 + testset.yields["rejected"].get("passage rejected", 0)
 
 
@@ -130,26 +114,25 @@ async def test_what_does_not_evolve_is_tried_from_another_question_and_then_from
 
 
 class Scaled(Ring):
-    """Vectors of any length; those of questions have one direction, or are zero."""
+    """Vectors of another length."""
 
-    def __init__(self, length, of_questions=1.0, **options):
+    def __init__(self, length, **options):
         super().__init__(**options)
-        self.length, self.of_questions = length, of_questions
+        self.length = length
 
     def vector(self, text):
-        factor = self.length * (self.of_questions if text[-1] == "?" else 1.0)
-        return [factor * number for number in super().vector(text)]
+        return [self.length * number for number in super().vector(text)]
 
 
-@pytest.mark.parametrize("length", [0.1, 1.0, 10.0])
-async def test_near_duplicates_are_found_by_their_embeddings(made, length):
-    same = Scaled(length, same=lambda text: text if text[-1] != "?" else "all questions are one")
-    testset = await made(generator(Writer(), embeddings=same), documents(20), size=3)
-    assert len(testset) == 1
-    for different in (Scaled(length), Scaled(length, of_questions=0.0), Scaled(length, of_questions=inf)):
-        assert len(await made(generator(Writer(), embeddings=different), documents(20), size=3)) == 3
-    every = await made(generator(Writer(), embeddings=same, dedupe=None), documents(20), size=3)
-    assert len(every) == 3
+async def test_near_duplicates_are_found_by_their_embeddings_whatever_the_length_of_the_vectors(made):
+    async def count(*length, dedupe=0.95, **options):
+        given = generator(Writer(), embeddings=Scaled(*length, **options), dedupe=dedupe)
+        return len(await made(given, documents(20), size=3))
+
+    same = {"same": lambda text: text if text[-1] != "?" else "all questions are one"}
+    assert [await count(length, **same) for length in (0.1, 1.0, 10.0)] == [1, 1, 1]
+    assert [await count(length) for length in (0.1, 1.0, 0.0, inf)] == [3, 3, 3, 3]
+    assert await count(1.0, **same, dedupe=None) == 3
 
 
 async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
@@ -161,9 +144,7 @@ async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
 
 
 async def test_few_documents_are_split_into_shorter_passages_for_many_rows(made):
-    texts = [
-        " ".join(f"{number}-й пункт правил {name} описан здесь подробно." for number in range(30)) for name in "абв"
-    ]
+    texts = [" ".join(f"{n}-й пункт правил {name} описан здесь подробно." for n in range(30)) for name in "абв"]
     given = generator(Writer(), dedupe=None, splitter=None)
     few, many = [await made(given, texts, size=size) for size in (9, 20)]
     assert {row.contexts[0] for row in few} == {*texts}
@@ -194,14 +175,10 @@ async def test_garbage_in_three_replies_of_ten_costs_calls_and_no_rows(made, see
 
 
 async def test_a_step_that_fails_rejects_its_candidate_alone(made, caplog):
-    def keyphrases(inputs, _):
-        return RuntimeError("lost") if "номер 1:" in inputs["passage"] or "номер 2:" in inputs["passage"] else None
-
-    testset = await made(generator(Writer(Keyphrases=keyphrases)), documents(6), size=4)
-    assert len(testset) == 4
-    lost = testset.yields["rejected"].get("failed: RuntimeError", 0)
-    assert testset.yields["attempts"] == 4 + lost
-    assert sum("extract_keyphrases: RuntimeError: lost" in record.message for record in caplog.records) == lost
+    writer = Writer(Keyphrases=lambda _, before: RuntimeError("lost") if before < 2 else None)
+    testset = await made(generator(writer), documents(6), size=4)
+    assert (len(testset), testset.yields) == (4, {"attempts": 6, "rejected": {"failed: RuntimeError": 2}})
+    assert caplog.messages == ["extract_keyphrases: RuntimeError: lost"] * 2
 
 
 @pytest.mark.parametrize(("size", "attempts"), [(1, 5), (3, 6), (20, 20)])
@@ -251,20 +228,15 @@ async def test_the_same_seed_gives_the_same_set_and_another_one_another(made):
 
 
 async def test_doors_concurrency_and_the_order_in_which_answers_come_change_nothing():
-    def slow(seed):
-        chance = random.Random(seed)
+    class Late(Writer):
+        def answer(self, messages):
+            time.sleep(random.random() / 200)
+            return super().answer(messages)
 
-        class Late(Writer):
-            def answer(self, messages):
-                time.sleep(chance.random() / 200)
-                return super().answer(messages)
-
-        critic = rejecting(question=0.3, evolution=0.5, needed=0.2)
-        return Late(**critic.changed)
-
-    given = [generator(slow(n), MIXED, max_concurrency=n, size=12, seed=3) for n in (1, 4, 32)]
+    changed = rejecting(question=0.3, evolution=0.5, needed=0.2).changed
+    given = [generator(Late(**changed), MIXED, max_concurrency=n, size=12, seed=3) for n in (1, 4, 32)]
     docs = documents(60)
-    sets = [await asyncio.to_thread(one.generate, docs) for one in given]
+    sets = [await in_thread(one, docs) for one in given]
     assert sets[0] == sets[1] == sets[2] == await given[1].agenerate(docs)
     assert sets[0].rejected
     assert given[1].invoke(docs) == await given[1].ainvoke(docs) == sets[0]
@@ -284,13 +256,8 @@ def test_the_critic_may_be_another_model():
     given = TestsetGenerator(writer.model, critic.model, Ring(), {"reasoning": 1}, splitter=False, progress=False)
     given.generate(documents(5), size=2)
     assert writer.calls.keys() == {"Keyphrases", "Question", "ReferenceAnswer"}
-    assert critic.calls.keys() == {
-        "PassageGrades",
-        "QuestionReview",
-        "QuestionComparison",
-        "NeededPassages",
-        "Verdicts",
-    }
+    checks = {"PassageGrades", "QuestionReview", "QuestionComparison", "NeededPassages", "Verdicts"}
+    assert critic.calls.keys() == checks
 
 
 # Journal and budget
@@ -315,15 +282,11 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     assert again.total == 0
 
 
-async def test_another_seed_document_or_model_is_not_taken_from_the_journal(made, tmp_path):
-    path = tmp_path / "run.db"
-    await made(generator(Writer(), journal=path), documents(9), size=3)
-    writer = Writer()
-    await made(generator(writer, journal=path, max_rewrites=1), documents(9), size=3)
-    assert writer.total > 0
-
-
-async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
+async def test_a_journal_is_of_one_configuration_and_one_that_cannot_be_used_is_an_error(made, tmp_path):
+    writers = Writer(), Writer()
+    for writer, rewrites in zip(writers, (2, 1), strict=True):
+        await made(generator(writer, journal=tmp_path / "run.db", max_rewrites=rewrites), documents(9), size=3)
+    assert writers[1].total > 0
     (tmp_path / "text.db").write_text("no database" * 100)
     with pytest.raises(JournalError, match="damaged or not a journal"):
         await made(generator(Writer(), journal=tmp_path / "text.db"), documents(9), size=3)
@@ -340,16 +303,15 @@ async def test_a_budget_ends_the_run_with_what_there_is(made, most):
 
 
 def test_an_interrupted_run_gives_what_there_is():
-    rounds = Counter()
-
     def review(inputs, before):
-        rounds["asked"] += 1
-        if rounds["asked"] > 6:
+        if before == 6:  # the first call of the second round
             raise KeyboardInterrupt
-        return NO if "номер 3" in inputs["question"] else None
+        return NO if before == 0 else None
 
-    testset = generator(Writer(QuestionReview=review), max_rewrites=0).generate(documents(6), size=6)
-    assert testset.broken_off or testset.complete
+    given = generator(Writer(QuestionReview=review), max_rewrites=0, max_concurrency=1)
+    testset = given.generate(documents(9), size=6)
+    assert (len(testset), testset.complete, testset.broken_off) == (5, False, True)
+    assert testset.notes == ["5 of 6 rows were generated: the run was interrupted."]
 
 
 # Options
@@ -405,18 +367,13 @@ def test_what_cannot_be_meant_is_refused_before_a_call(options, told):
 
 
 async def test_real_clients_over_http(endpoint):
-    def brain(request):
-        from langchain_rageval.models.offline_judge import answer_offline
-
-        return answer_offline(request.schema_title, request.messages[-1]["content"])
-
-    server = endpoint.server(brain)
+    server = endpoint.server(lambda request: answer_offline(request.schema_title, request.messages[-1]["content"]))
     model = endpoint.model(server)
     given = TestsetGenerator(model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
     docs = corpus("ru_wiki")[:3]
-    sync = await asyncio.to_thread(given.generate, docs, size=3)
-    assert [row.question for row in sync] == [row.question for row in offline().generate(docs, size=3)]
-    assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]
+    made = [await in_thread(one, docs, size=3) for one in (given, offline())] + [await given.agenerate(docs, size=3)]
+    one, other, third = [[row.question for row in testset] for testset in made]
+    assert one == other == third
 
 
 def test_plans_are_as_stored():
@@ -429,10 +386,9 @@ def test_plans_are_as_stored():
 def test_a_set_of_all_evolutions_is_as_stored():
     even = dict.fromkeys(EVOLUTIONS, 1.0)
     testset = offline(even).generate(corpus("ru_wiki")[:4], size=15, seed=3)
-    assert_stored("set.txt", f"{testset.yields}\n{testset.notes}\n" + "".join(map(history_of, testset)))
-
-
-def history_of(row):
-    ends = [[text[:40], text[-40:], *span] for text, span in zip(row.contexts, row.spans, strict=True)]
-    steps = [f"  {trial.kind} {trial.accepted} {trial.question} | {trial.feedback}\n" for trial in row.history]
-    return f"\n{row.evolution}: {row.question}\n  {row.reference[:200]}\n  {ends}\n  {row.metadata}\n{''.join(steps)}"
+    text = f"{testset.yields}\n{testset.notes}\n"
+    for row in testset:
+        ends = [[text[:40], text[-40:], *span] for text, span in zip(row.contexts, row.spans, strict=True)]
+        text += f"\n{row.evolution}: {row.question}\n  {row.reference[:200]}\n  {ends}\n  {row.metadata}\n"
+        text += "".join(f"  {one.kind} {one.accepted} {one.question} | {one.feedback}\n" for one in row.history)
+    assert_stored("set.txt", text)

@@ -15,31 +15,15 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.messages import AIMessage
-from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
-from langchain_core.runnables import (
-    Runnable,
-    RunnableBranch,
-    RunnableLambda,
-    RunnableParallel,
-    RunnablePassthrough,
-    RunnableSequence,
-)
-from langchain_core.runnables import chain as chain_of
+from langchain_core.runnables import RunnableBranch, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_rageval import Budget, Candidate, ConfigError, OfflineJudge, answered_by, faithfulness, scored_by
 from langchain_rageval.errors import EmptyTestsetError
 from langchain_rageval.steps import Question
-from langchain_rageval.testset import (
-    Docstore,
-    conditional,
-    conversational,
-    multi_context,
-    question_filter,
-    reasoning,
-    simple,
-)
+from langchain_rageval.testset import Docstore, conditional, multi_context, question_filter, reasoning, simple
 from langchain_rageval.testset.generator_steps import STEP_NAMES
 from langchain_rageval.testset.user_step import user_step
 
@@ -76,21 +60,15 @@ class Trace(BaseCallbackHandler):
 # Evolutions are Runnables
 
 
-def test_evolutions_are_runnables_and_compose_to_sequences():
-    assert isinstance(reasoning, Runnable)
+def test_evolutions_compose_to_named_sequences_with_runnables_and_functions():
     own = RunnableLambda(louder)
-    for chain in (reasoning | conditional, reasoning | own, own | reasoning, reasoning | louder, louder | reasoning):
-        assert isinstance(chain, RunnableSequence)
-    assert (reasoning | louder).name == "reasoning+louder"
     assert repr(reasoning | louder) == "reasoning\n| louder"
     assert repr(generator(Writer(), {reasoning | louder: 1})).endswith("reasoning+louder=1)")
     assert (reasoning | (louder | conditional)).name == "reasoning+louder+conditional"
     assert (reasoning | own) == (reasoning | louder)
     assert {reasoning | own: 1}[reasoning | louder] == 1
-    with pytest.raises(
-        ConfigError, match=r"^a step must be a Runnable or a function from Candidate to Candidate, got int$"
-    ):
-        reasoning | 5
+    error = error_of(ConfigError, lambda: reasoning | 5)
+    assert str(error) == "a step must be a Runnable or a function from Candidate to Candidate, got int"
 
 
 @each(
@@ -99,7 +77,7 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
         (reasoning, "reasoning", 11),
         (conditional, "conditional", 11),
         (multi_context, "multi_context", 11),
-        (conversational, "conversational", 9),
+        ("conversational", "conversational", 9),
         (reasoning | conditional, "reasoning+conditional", 15),
         (reasoning | RunnableLambda(louder), "reasoning+louder", 11),
         (RunnableLambda(louder) | reasoning, "louder+reasoning", 11),
@@ -110,7 +88,6 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
         (reasoning.with_retry(), "reasoning", 11),
         (RunnableBranch((lambda candidate: len(candidate.question) > 1, reasoning), conditional), "reasoning", 11),
         ("conversational+reasoning", "conversational+reasoning", 13),
-        (simple, "simple", 7),
     ],
 )
 async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, calls):
@@ -122,16 +99,19 @@ async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, ca
     assert (await generator(writer, [(1, branch)]).agenerate(documents(9), size=2)).rows == testset.rows
 
 
-def test_a_changed_question_is_in_the_history_once():
-    changes = {
-        "same": (lambda given: given.replace(keyphrase="x"), 0),
-        "other": (lambda given: given.replace(question="Что?"), 1),
-        "own trial": (lambda given: given.with_question("Что?", "mine"), 1),
-        "rejected": (lambda given: given.replace(question="Что?").reject("no"), 0),
-        "rejected without a question": (lambda given: given.replace(question=" ").reject("no"), 0),
-    }
-    trials = {name: len(user_step(change).invoke(ASKED).history) - 1 for name, (change, _) in changes.items()}
-    assert trials == {name: count for name, (_, count) in changes.items()}
+@each(
+    ("change", "count"),
+    [
+        (lambda given: given.replace(keyphrase="x"), 0),
+        (lambda given: given.replace(question="Что?"), 1),
+        (lambda given: given.with_question("Что?", "mine"), 1),
+        (lambda given: given.replace(question="Что?").reject("no"), 0),
+        (lambda given: given.replace(question=" ").reject("no"), 0),
+    ],
+    ids=["same", "other", "own trial", "rejected", "rejected without a question"],
+)
+def test_a_changed_question_is_in_the_history_once(change, count):
+    assert len(user_step(change).invoke(ASKED).history) == 1 + count
 
 
 async def test_the_models_of_an_evolution_come_from_the_config():
@@ -143,12 +123,10 @@ async def test_the_models_of_an_evolution_come_from_the_config():
     assert await reasoning.ainvoke(ASKED, config) == made == bound.invoke(ASKED)
     assert simple.invoke(ASKED) == ASKED
     assert reasoning.invoke(ASKED.reject("no")) == ASKED.reject("no")
-    message = (
-        r"^reasoning needs a writer: bind one with reasoning\(writer\), or pass the config "
-        r'\{"configurable": \{"writer": model\}\}; a TestsetGenerator does so$'
+    assert str(error_of(ConfigError, reasoning.invoke, ASKED)) == (
+        "reasoning needs a writer: bind one with reasoning(writer), or pass the config "
+        '{"configurable": {"writer": model}}; a TestsetGenerator does so'
     )
-    with pytest.raises(ConfigError, match=message):
-        reasoning.invoke(ASKED)
 
 
 def test_with_a_critic_in_the_config_or_bound_the_filters_follow():
@@ -329,7 +307,6 @@ ASKS = PromptTemplate.from_template("{question}") | RunnableLambda(lambda value:
 STORE = InMemoryVectorStore.from_texts(["Река.", "Поле."], Ring())
 RETRIEVER = STORE.as_retriever(search_kwargs={"k": 1})
 LISTED = [f"Как связано с рекой {n}?" for n in range(9)]
-IN_JSON = [json.dumps({"q": question}, ensure_ascii=False) for question in LISTED]
 
 
 def join(docs):
@@ -343,44 +320,25 @@ def put_back(given):
 @each(
     ("evolution", "name"),
     [
-        (TO_STR, "RunnableSequence"),
         (TO_STR.with_config(run_name="river"), "river"),
         (TO_STR.with_retry(), "RunnableSequence"),
         (TO_STR | RunnableLambda(str.upper, name="loud"), "loud"),
         ({"question": lambda c: c.question, "passages": lambda c: c.passages[0].text} | TO_STR, "RunnableSequence"),
-        (FROM_FIELDS, "RunnableSequence"),
         (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | put_back, "put_back"),
-        (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | RunnableLambda(put_back, name="mine"), "mine"),
         (reasoning | {"c": RunnablePassthrough(), "q": FROM_FIELDS} | RunnableLambda(put_back), "reasoning+put_back"),
-        (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | put_back | reasoning, "put_back+reasoning"),
-        (reasoning | TO_STR, "reasoning+RunnableSequence"),
         (TO_STR | reasoning, "RunnableSequence+reasoning"),
         (RunnablePassthrough.assign(q=TO_STR) | itemgetter("q"), "RunnableSequence"),
-        (RunnableLambda(lambda c: FROM_FIELDS), "RunnableLambda"),
         (FROM_FIELDS.with_fallbacks([RunnableLambda(louder)]), "RunnableWithFallbacks"),
         (RunnableBranch((lambda c: True, FROM_FIELDS), louder), "RunnableBranch"),
         (ChatPromptTemplate.from_template("{x}") | MODEL | StrOutputParser(), "RunnableSequence"),
         (PromptTemplate.from_template("{context} {question}") | MODEL | StrOutputParser(), "RunnableSequence"),
         (RunnableLambda(lambda c: f"{c.question} Почему?"), "RunnableLambda"),
-        (RunnableLambda(louder) | TO_STR, "louder"),
-        (chain_of(lambda c: FROM_FIELDS.invoke(c)), "RunnableLambda"),
-        (RunnablePassthrough() | louder, "louder"),
-        # as in the tutorials of LangChain
-        ({"question": RunnablePassthrough()} | ASKS, "RunnableSequence"),
         ({"context": RETRIEVER | join, "question": RunnablePassthrough()} | ASKS, "RunnableSequence"),
-        (
-            {"context": itemgetter("question") | RETRIEVER | join, "question": itemgetter("question")} | ASKS,
-            "RunnableSequence",
-        ),
-        (RunnablePassthrough.assign(context=itemgetter("question") | RETRIEVER | join) | ASKS, "RunnableSequence"),
-        (RunnableParallel(q=TO_STR, c=RunnablePassthrough()) | put_back, "put_back"),
         (RunnableParallel(one=TO_STR, other=ASKS) | itemgetter("one"), "RunnableSequence"),
         (RunnableParallel(q=ASKS).pick("q"), "RunnableSequence"),
-        ({"question": TO_STR} | ASKS, "RunnableSequence"),
         (PromptTemplate.from_template("{question}") | FakeListLLM(responses=LISTED), "RunnableSequence"),
         (FakeListChatModel(responses=LISTED) | StrOutputParser(), "RunnableSequence"),
         (PROMPT.pipe(FakeListChatModel(responses=LISTED).bind(stop=["!"]), StrOutputParser()), "RunnableSequence"),
-        (PROMPT | FakeListChatModel(responses=IN_JSON) | JsonOutputParser() | itemgetter("q"), "RunnableSequence"),
         (
             ChatPromptTemplate.from_messages([MessagesPlaceholder("chat_history"), ("human", "{input}")])
             | MODEL
@@ -434,17 +392,11 @@ def test_the_graph_shows_the_chain_with_a_branch_for_each_evolution():
 @pytest.mark.parametrize("call", ["invoke", "ainvoke", "stream", "astream"])
 async def test_a_trace_shows_each_step_once_under_its_own_name(call):
     trace = Trace()
-    given = generator(Writer(), {reasoning | louder: 1}, size=1)
-    config = {"callbacks": [trace]}
-    match call:
-        case "invoke":
-            given.invoke(documents(5), config)
-        case "ainvoke":
-            await given.ainvoke(documents(5), config)
-        case "stream":
-            list(given.stream(documents(5), config))
-        case _:
-            _ = [row async for row in given.astream(documents(5), config)]
+    made = getattr(generator(Writer(), {reasoning | louder: 1}, size=1), call)(documents(5), {"callbacks": [trace]})
+    if call == "astream":
+        _ = [row async for row in made]
+    else:
+        list(await made if call == "ainvoke" else made)
     row = ["TestsetGenerator", "generate_row"]
     parts = ["evolve_reasoning", "compress_question", "review_question", "compare_questions"]
     before = ["grade_passage", "extract_keyphrases", "write_question", "review_question"]
@@ -487,11 +439,8 @@ async def test_a_trace_shows_the_error_that_ends_a_stream():
         list(given.stream([], {"callbacks": [sync]}))
     with pytest.raises(ConfigError):
         _ = [row async for row in given.astream([], {"callbacks": [own]})]
-    for trace in (sync, own):
-        assert (trace.names, list(trace.failed.values())) == (
-            ["TestsetGenerator"],
-            ["the documents hold no text to ask about"],
-        )
+    message = "the documents hold no text to ask about"
+    assert [[trace.names, *trace.failed.values()] for trace in (sync, own)] == [[["TestsetGenerator"], message]] * 2
 
 
 async def test_the_next_step_of_a_streamed_chain_gets_the_whole_test_set():
@@ -531,23 +480,12 @@ def counted(calls, version="1"):
 
 def test_the_result_of_an_own_step_is_taken_from_the_journal_until_the_step_changes(tmp_path):
     docs, calls, kept = corpus("ru_wiki")[:3], [], {"size": 2, "journal": tmp_path / "run.db"}
-    given = offline({reasoning | counted(calls): 1}, **kept)
-    first = given.generate(docs)
-    assert (len(first), len(calls)) == (2, 2)
-    assert given.generate(docs) == offline({reasoning | counted(calls): 1}, **kept).generate(docs) == first
-    assert len(calls) == 2
+    first, again = (offline({reasoning | counted(calls): 1}, **kept).generate(docs) for _ in range(2))
+    assert (again, len(first), len(calls)) == (first, 2, 2)
     resumed = offline({reasoning | counted(calls): 1}, budget=Budget(calls=1), **kept)
     assert resumed.generate(docs).rows == first.rows  # what is in the journal needs no room in the budget
     offline({reasoning | counted(calls, version="2"): 1}, **kept).generate(docs)
     assert len(calls) == 4
-
-
-def test_two_functions_are_two_steps_in_the_journal(tmp_path):
-    docs = corpus("ru_wiki")[:3]
-    one = offline([(1, lambda c: c.replace(question=f"А: {c.question}"))], size=2, journal=tmp_path / "run.db")
-    other = offline([(1, lambda c: c.replace(question=f"Б: {c.question}"))], size=2, journal=tmp_path / "run.db")
-    assert {row.question[:2] for row in one.generate(docs)} == {"А:"}
-    assert {row.question[:2] for row in other.generate(docs)} == {"Б:"}
 
 
 def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(tmp_path):

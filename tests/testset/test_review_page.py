@@ -2,13 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
+from helpers.each import each, error_of
 from helpers.screens import EVIL, NEEDS_CHROMIUM, Axe, expect
 
 from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
-from langchain_rageval.testset.review_page import write_testset_page
 
 pytestmark = [pytest.mark.gate, NEEDS_CHROMIUM]
 
@@ -150,32 +151,23 @@ def test_rows_are_passed_with_letters_and_arrows(opened):
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
 
 
-def test_undo_takes_decisions_back_one_by_one(opened, tmp_path):
-    page = opened(set_of(3))
-    press(page, "a d u")
-    expect(page.locator("#progress")).to_have_text("Undone. 1 of 3 decided: 1 kept, 0 edited, 0 dropped.")
-    assert title(page).endswith("(1)")
-    press(page, "Control+z u")
-    expect(page.locator("#progress")).to_have_text(
-        "There is nothing to undo. 0 of 3 decided: 0 kept, 0 edited, 0 dropped."
-    )
-    assert saved(page, tmp_path)[0] == set_of(3)
-
-
-def test_the_next_undecided_row_is_found_also_from_the_end(opened):
+@each(
+    ("keys", "row_shown", "progress"),
+    [
+        ("a d u", 1, "Undone. 1 of 4 decided: 1 kept, 0 edited, 0 dropped."),
+        ("a d u Control+z u", 0, "There is nothing to undo. 0 of 4 decided: 0 kept, 0 edited, 0 dropped."),
+        ("a j d n", 1, "Dropped. 2 of 4 decided: 1 kept, 0 edited, 1 dropped."),
+        ("a j d n a n", 3, "Kept. 3 of 4 decided: 2 kept, 0 edited, 1 dropped."),  # found also from the end
+        ("d k a", 1, "Kept. 1 of 4 decided: 1 kept, 0 edited, 0 dropped."),  # a decision can be changed
+    ],
+)
+def test_decisions_are_made_changed_and_taken_back_and_the_next_undecided_row_is_found(
+    opened, keys, row_shown, progress
+):
     page = opened(set_of(4))
-    press(page, "a j d n")
-    assert title(page).endswith("(1)")
-    press(page, "a n")
-    assert title(page).endswith("(3)")
-
-
-def test_a_decision_can_be_changed(opened, tmp_path):
-    page = opened(set_of(2))
-    press(page, "d k")
-    expect(page.locator(".row-facts")).to_contain_text("dropped")
-    press(page, "a")
-    assert len(saved(page, tmp_path)[0]) == 2
+    press(page, keys)
+    expect(page.locator("#progress")).to_have_text(progress)
+    assert title(page).endswith(f"({row_shown})")
 
 
 def test_an_edit_can_be_discarded_and_a_blank_question_is_refused(opened):
@@ -190,7 +182,7 @@ def test_an_edit_can_be_discarded_and_a_blank_question_is_refused(opened):
     assert title(page) == "When was Munich founded? (0)"
 
 
-def test_an_edit_that_is_not_finished_is_there_when_its_row_is_shown_again(opened, tmp_path):
+def test_an_edit_that_is_not_finished_is_there_when_its_row_is_shown_again_and_then_shows_what_was(opened, tmp_path):
     page = opened(set_of(3))
     press(page, "e End")
     page.keyboard.type(" Really?")
@@ -198,27 +190,18 @@ def test_an_edit_that_is_not_finished_is_there_when_its_row_is_shown_again(opene
     page.locator("#entries a").nth(1).press("Enter")
     expect(page.locator("#actions")).to_be_visible()
     press(page, "k")
-    expect(page.locator("textarea[name=question]")).to_have_value("When was Munich founded? (0) Really?")
-    press(page, "Control+Enter")
-    assert saved(page, tmp_path)[0][0].question == "When was Munich founded? (0) Really?"
-
-
-def test_an_edited_row_shows_what_it_was(opened):
-    page = opened(set_of(2))
-    press(page, "e Control+a")
-    page.keyboard.type("Another question?")
+    edited = "When was Munich founded? (0) Really?"
+    expect(page.locator("textarea[name=question]")).to_have_value(edited)
     press(page, "Control+Enter k")
-    assert title(page) == "Another question?"
+    assert title(page) == saved(page, tmp_path)[0][0].question == edited
     expect(page.locator("#item del")).to_have_text("When was Munich founded? (0)")
     expect(page.locator(".row-facts")).to_contain_text("edited")
 
 
 def test_a_key_that_is_held_down_decides_about_one_row(opened):
     page = opened(set_of(9))
-    page.keyboard.down("a")
-    page.keyboard.down("a")
-    page.keyboard.down("a")
-    page.keyboard.up("a")
+    for _ in range(3):
+        page.keyboard.down("a")
     expect(page.locator("#progress")).to_have_text("Kept. 1 of 9 decided: 1 kept, 0 edited, 0 dropped.")
 
 
@@ -269,14 +252,13 @@ def test_progress_survives_a_reload_and_belongs_to_one_test_set(opened):
     expect(same.locator("#progress")).to_contain_text("2 of 3 decided")
 
 
-@pytest.mark.parametrize(
+@each(
     "script",
     [
         "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied'); } });",
         "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };",
         "Object.defineProperty(window, 'localStorage', { value: null });",
     ],
-    ids=["denied", "full", "missing"],
 )
 def test_without_storage_the_page_warns_and_works(opened, tmp_path, script):
     page = opened(set_of(2), script=script)
@@ -288,7 +270,7 @@ def test_without_storage_the_page_warns_and_works(opened, tmp_path, script):
     assert [row.id for row in reviewed] == ["row-0"]
 
 
-@pytest.mark.parametrize(
+@each(
     "stored",
     [
         "[]",
@@ -338,8 +320,7 @@ def test_the_evidence_is_marked_in_the_passages_or_else_what_is_nearest_to_the_r
 
 
 def test_the_history_shows_rejected_attempts_with_their_feedback(opened):
-    page = opened(set_of(1))
-    attempts = page.locator(".history li")
+    attempts = opened(set_of(1)).locator(".history li")
     assert attempts.all_inner_texts() == [
         "seed\n\nWhat does the text say?\n\nIt names the text.",
         "rewrite\n\nWhen was Munich founded?",
@@ -347,12 +328,8 @@ def test_the_history_shows_rejected_attempts_with_their_feedback(opened):
     assert [one.get_attribute("class") for one in attempts.all()] == ["refused", ""]
 
 
-class TreeRow(TestsetRow):
-    tree_id: str = ""
-
-
 def test_the_questions_of_a_tree_lead_to_each_other(opened):
-    rows = [TreeRow(**row(n).model_dump(exclude={"tree_id"}), tree_id="one" if n != 1 else "two") for n in range(4)]
+    rows = [row(n, tree_id="one" if n != 1 else "two") for n in range(4)]
     page = opened(Testset(rows))
     assert page.locator(".siblings a").all_inner_texts() == [rows[2].question, rows[3].question]
     page.locator(".siblings a").nth(1).press("Enter")
@@ -365,9 +342,7 @@ def test_the_questions_of_a_tree_lead_to_each_other(opened):
 def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
     turns = [{"role": "user", "text": "Tell me about Munich."}, {"role": "assistant", "text": "It is old."}]
     alone = "When was Munich founded?"
-    page = opened(
-        set_of(2, chat_history=turns, question="When was it founded?", metadata={"standalone_question": alone})
-    )
+    page = opened(set_of(2, chat_history=turns, metadata={"standalone_question": alone}))
     expect(page.locator(".head section").first).to_have_text(
         "Conversation before the questionuser: Tell me about Munich.assistant: It is old."
     )
@@ -378,16 +353,14 @@ def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
     assert ([turn.model_dump() for turn in kept.chat_history], kept.standalone_question) == (turns, alone)
 
 
-def test_rejected_candidates_are_listed_with_their_reasons(open_file, tmp_path):
-    history = [trial.model_dump() for trial in HISTORY]
+def test_rejected_candidates_are_listed_with_their_reasons(opened):
+    known = {"passages": [Passage(text="Munich.", source="a", start=0, end=7)]}
     rejected = [
-        {"question": "Q1", "rejected": "question rejected", "history": history},
-        {"question": "", "rejected": "passage rejected", "history": []},
-        {"question": EVIL, "rejected": EVIL, "history": []},
+        Candidate(**known, question="Q1", rejected="question rejected", history=HISTORY),
+        Candidate(**known, rejected="passage rejected"),
+        Candidate(**known, question=EVIL, rejected=EVIL),
     ]
-    header = {"rageval_testset": {"yields": {}, "rejected": rejected}}
-    write_testset_page(tmp_path / "set.html", set_of(1).rows, json.dumps(header), "en")
-    page = open_file(tmp_path / "set.html")
+    page = opened(replace(set_of(1), rejected=rejected))
     expect(page.locator("#show-rejected")).to_have_text("Rejected: 3")
     page.keyboard.press("r")
     expect(page.locator("#rejected-title")).to_be_focused()
@@ -505,11 +478,8 @@ def test_focus_is_visible_on_every_control(opened):
 
 
 def test_a_russian_page_has_no_english_words_of_its_own(opened):
-    rows = [
-        row(n, question="Когда основан Мюнхен?", contexts=["В 1158 году."], reference="В 1158 году.") for n in range(3)
-    ]
-    rows = [one.model_copy(update={"history": [], "spans": [], "passage_ids": []}) for one in rows]
-    page = opened(Testset(rows))
+    russian = {"question": "Когда основан Мюнхен?", "contexts": ["В 1158 году."], "reference": "В 1158 году."}
+    page = opened(set_of(3, **russian, history=[], spans=[], passage_ids=[]))
     press(page, "a d ?")
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     names = {"English", "id", "row", "page"}
@@ -529,7 +499,7 @@ def test_the_language_can_be_switched_and_is_remembered_for_the_page(opened):
 
 
 def test_an_unknown_language_and_a_place_that_cannot_be_written_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="language must be one of auto, en, ru, got 'de'"):
-        set_of(1).to_html(tmp_path / "set.html", language="de")
-    with pytest.raises(ConfigError, match="cannot be written: Is a directory; choose another path"):
-        set_of(1).to_html(tmp_path)
+    unknown = error_of(ConfigError, set_of(1).to_html, tmp_path / "set.html", language="de")
+    unwritten = error_of(ConfigError, set_of(1).to_html, tmp_path)
+    assert str(unknown) == "language must be one of auto, en, ru, got 'de'"
+    assert str(unwritten).endswith("cannot be written: Is a directory; choose another path")
