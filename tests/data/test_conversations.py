@@ -3,14 +3,15 @@
 import json
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import make_dataclass
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
+from helpers.samples import sequence
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import MessagesState
 
 from langchain_rageval import (
     OfflineJudge,
@@ -45,30 +46,14 @@ def messages(pairs):
     return [HumanMessage(text) if role == "user" else AIMessage(text) for role, text in pairs]
 
 
-@dataclass
-class RagasMessage:
-    content: str
-    type: str
+RagasMessage = make_dataclass("RagasMessage", ["content", "type"])
+MultiTurnSample = make_dataclass("MultiTurnSample", ["user_input", ("reference", str, None)])
+DeepEvalTurn = make_dataclass("DeepEvalTurn", ["role", "content", ("retrieval_context", list, None)])
+ConversationalTestCase = make_dataclass("ConversationalTestCase", ["turns", ("scenario", str, None)])
 
 
-@dataclass
-class MultiTurnSample:
-    user_input: list
-    reference: str | None = None
-
-
-@dataclass
-class DeepEvalTurn:
-    role: str
-    content: str
-    retrieval_context: list | None = None
-
-
-@dataclass
-class ConversationalTestCase:
-    turns: list
-    scenario: str | None = None
-    name: str | None = field(default=None)
+def response(role, text, kind="output_text"):
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
 
 def run(question, answer, **others):
@@ -100,12 +85,7 @@ FORMS = {
     },
     "pairs of question and answer": PAIRS,
     "items of OpenAI's Responses": [
-        {
-            "type": "message",
-            "role": role,
-            "content": [{"type": "input_text" if role == "user" else "output_text", "text": text}],
-        }
-        for role, text in MUNICH
+        response(role, text, kind) for (role, text), kind in zip(MUNICH, ("input_text", "output_text") * 2, strict=True)
     ],
     "the runs of a thread": [run(*pair) for pair in PAIRS],
     "runs of a thread, newest first": [
@@ -187,80 +167,64 @@ def test_each_turn_has_the_contexts_that_its_own_messages_carry():
     assert len(third.history) == 4
 
 
-def test_a_tool_that_returns_a_json_list_of_chunks_gives_each_chunk():
-    chunks = [{"text": "Base costs 5 euros.", "source": "prices.md"}, {"text": "Plus costs 9 euros."}]
-    conversation = [
-        {"role": "user", "content": "Prices?"},
-        {"role": "tool", "name": "search", "tool_call_id": "c1", "content": json.dumps(chunks)},
-        {"role": "assistant", "content": "5 and 9 euros."},
-    ]
-    (sample,) = samples_of(conversation)
-    assert sample.contexts == ["Base costs 5 euros.", "Plus costs 9 euros."]
-    assert sample.metadata["context_sources"] == ["prices.md", "search c1"]
-
-
+CHUNKS = [{"text": "Base costs 5 euros.", "source": "prices.md"}, {"text": "Plus costs 9 euros."}]
+USE = {"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "Munich"}}
+RESULTS = [
+    {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "Henry founded it."}]},
+    {"type": "tool_result", "tool_use_id": "c2", "content": "no connection", "is_error": True},
+]
+CALL = {"type": "function_call", "call_id": "c1", "name": "search", "arguments": "{}"}
+FUNCTION_CALL = {"name": "search", "arguments": {"q": "Munich"}}
+HENRY = {"role": "assistant", "content": "Henry."}
+LOOK = {"type": "text", "text": "I will look."}
 SEARCHES = {
-    "Anthropic": [
-        {"role": "user", "content": "Who founded Munich?"},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "text", "text": "I will look."},
-                {"type": "tool_use", "id": "c1", "name": "search", "input": {"q": "Munich"}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "c1",
-                    "content": [{"type": "text", "text": "Henry founded it."}],
-                },
-                {"type": "tool_result", "tool_use_id": "c2", "content": "no connection", "is_error": True},
-            ],
-        },
-        {"role": "assistant", "content": [{"type": "text", "text": "Henry."}]},
-    ],
-    "Responses of OpenAI": [
-        {"role": "user", "content": "Who founded Munich?"},
-        {"type": "reasoning", "id": "r1", "summary": []},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I will look."}]},
-        {"type": "function_call", "call_id": "c1", "name": "search", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c1", "output": "Henry founded it."},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Henry."}]},
-    ],
+    "Anthropic": (
+        dicts([("assistant", [LOOK, USE]), ("user", RESULTS), ("assistant", [{"type": "text", "text": "Henry."}])]),
+        ["Henry founded it."],
+        {"context_sources": ["search c1"], "earlier_messages": ["I will look."], "tool_calls": [USE]},
+    ),
+    "Responses of OpenAI": (
+        [
+            {"type": "reasoning", "id": "r1", "summary": []},
+            response("assistant", "I will look."),
+            CALL,
+            {"type": "function_call_output", "call_id": "c1", "output": "Henry founded it."},
+            response("assistant", "Henry."),
+        ],
+        ["Henry founded it."],
+        {"context_sources": ["search c1"], "earlier_messages": ["I will look."], "tool_calls": [{**CALL, "id": "c1"}]},
+    ),
+    "a list of chunks as JSON": (
+        [{"role": "tool", "name": "search", "tool_call_id": "c1", "content": json.dumps(CHUNKS)}, HENRY],
+        ["Base costs 5 euros.", "Plus costs 9 euros."],
+        {"context_sources": ["prices.md", "search c1"]},
+    ),
+    "the call of a function": (
+        [
+            {"role": "assistant", "function_call": FUNCTION_CALL},
+            {"role": "function", "name": "search", "content": "Henry founded it."},
+            HENRY,
+        ],
+        ["Henry founded it."],
+        {"context_sources": ["search"], "tool_calls": [FUNCTION_CALL]},
+    ),
 }
 
 
 @pytest.mark.parametrize("form", SEARCHES)
 def test_results_of_tools_are_contexts_and_no_questions(form):
-    (sample,) = samples_of(SEARCHES[form])
+    found, contexts, metadata = SEARCHES[form]
+    (sample,) = samples_of([{"role": "user", "content": "Who founded Munich?"}, *found])
     assert (sample.question, sample.answer, sample.history) == ("Who founded Munich?", "Henry.", [])
-    assert sample.contexts == ["Henry founded it."]
-    assert sample.metadata["context_sources"] == ["search c1"]
-    assert sample.metadata["earlier_messages"] == ["I will look."]
-    assert [call["name"] for call in sample.metadata["tool_calls"]] == ["search"]
-
-
-def test_the_call_of_a_function_stays_in_the_metadata():
-    call = {"name": "search", "arguments": {"q": "Мюнхен"}}
-    conversation = [
-        {"role": "user", "content": "Кто основал Мюнхен?"},
-        {"role": "assistant", "function_call": call},
-        {"role": "function", "name": "search", "content": "Мюнхен основал Генрих Лев."},
-        {"role": "assistant", "content": "Генрих Лев."},
-    ]
-    (sample,) = samples_of(conversation)
-    assert sample.contexts == ["Мюнхен основал Генрих Лев."]
-    assert (sample.metadata["tool_calls"], sample.metadata["context_sources"]) == ([call], ["search"])
+    assert sample.contexts == contexts
+    assert {name: sample.metadata[name] for name in metadata} == metadata
 
 
 def test_the_thread_of_a_snapshot_names_its_conversation():
     def node(state):
         return {"messages": [AIMessage(f"answer {len(state['messages'])}")]}
 
-    graph = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(InMemorySaver())
+    graph = sequence(MessagesState, {"node": node}, InMemorySaver())
     config = {"configurable": {"thread_id": "t-7"}}
     for question in ("one?", "two?"):
         graph.invoke({"messages": [("user", question)]}, config)
@@ -310,10 +274,8 @@ def test_a_message_that_is_only_an_image_stands_in_the_history(shown):
     (sample,) = samples_of(chat)
     assert [(turn.role, turn.text) for turn in sample.history] == [("user", shown), ("assistant", "A cat.")]
     assert sample.question == "Whose?"
-    (second,) = samples_of(
-        [HumanMessage([*MEDIA[shown], {"type": "text", "text": "What is it?"}]), AIMessage("A cat.")]
-    )
-    assert second.question == "What is it?"
+    with_text = HumanMessage([*MEDIA[shown], {"type": "text", "text": "What is it?"}])
+    assert samples_of([with_text, AIMessage("A cat.")])[0].question == "What is it?"
 
 
 def test_messages_of_the_assistant_in_a_row_are_one_answer(caplog):
@@ -366,51 +328,60 @@ def test_turns_that_the_records_of_a_thread_repeat_are_validated_once():
     assert len({id(turn) for sample in samples for turn in sample.history}) == 6
 
 
-@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int"), ("Привет", "str"), (b"Hello", "bytes")])
-def test_what_is_no_conversation_is_an_error_that_names_the_forms(value, kind):
-    with pytest.raises(SampleError) as caught:
-        samples_of(value)
-    assert str(caught.value) == (
-        "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
-        f"begins with a speaker such as 'User:'; got {kind}"
-    )
+FORMS_OF_CONVERSATIONS = (
+    "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
+    "begins with a speaker such as 'User:'; got "
+)
+
+
+@each(
+    ("value", "problem"),
+    [
+        *[(value, f"{FORMS_OF_CONVERSATIONS}{type(value).__name__}") for value in (None, 5, "Привет", b"Hello")],
+        (
+            {"id": "7", "msgs_v2": dicts(MUNICH)},
+            "expected the messages of a conversation under a name such as 'messages', 'dialogue' or 'chat_history', "
+            "the record has ['id', 'msgs_v2']: rename the one that holds them",
+        ),
+        (
+            {"messages": [{"role": "boss", "content": "q"}]},
+            "no message has a known role, got boss; known roles: human, user, ai, assistant, bot, model, chatbot, "
+            "tool, function, system, developer",
+        ),
+    ],
+)
+def test_what_is_no_conversation_is_an_error_that_names_the_forms_or_what_a_record_has(value, problem):
+    assert str(error_of(SampleError, samples_of, value)) == problem
 
 
 NUMBER = [{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}]
 
 
-@each(
-    ("record", "problem"),
-    [
-        (
-            {"id": "7", "msgs_v2": dicts(MUNICH)},
-            r"or 'chat_history', the record has \['id', 'msgs_v2'\]: rename the one",
-        ),
-        (
-            {"messages": [{"role": "boss", "content": "q"}]},
-            "no message has a known role, got boss; known roles: human, ",
-        ),
-    ],
-)
-def test_a_record_without_messages_is_an_error_that_names_what_it_has(record, problem):
-    with pytest.raises(SampleError, match=problem):
-        samples_of(record)
-
-
-@each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2], NUMBER])
+@each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, [1, 2], NUMBER])
 def test_no_message_of_the_user_or_a_number_in_its_place_is_an_error(conversation):
     with pytest.raises(SampleError):
         samples_of(conversation)
 
 
-def test_a_history_that_cannot_be_read_stays_in_the_metadata(caplog):
-    assert Sample.parse({"question": "q", "history": "moved from the archive"}).metadata == {
-        "history": "moved from the archive"
-    }
-    Sample.parse({"question": "q", "history": [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]})
-    assert not caplog.records  # neither is about a chat
-    assert Sample.parse({"question": "q", "history": {"clicks": 3}}).metadata == {"history": {"clicks": 3}}
-    assert Sample.parse({"question": "q", "turns": 3}).metadata == {"turns": 3}
+REVIEW = [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]
+
+
+@each(
+    ("record", "history", "metadata"),
+    [
+        *[({"chat_history": empty}, [], {}) for empty in ([], "", None)],
+        *[({"chat_history": list_as_text}, FIRST, {}) for list_as_text in (str(PAIRS[:1]), json.dumps(PAIRS[:1]))],
+        ({"chat_history": messages(MUNICH[:3])}, FIRST, {}),  # with the question
+        ({**LAST, "chat_history": messages(MUNICH)}, FIRST, {}),  # and with the answer
+        *[({"history": kept}, [], {"history": kept}) for kept in ("moved from the archive", REVIEW, {"clicks": 3})],
+        *[({"conversation": kept}, [], {"conversation": kept}) for kept in ("user:42", "chat-7", 3)],
+    ],
+)
+def test_a_history_is_read_in_each_form_and_what_is_none_stays_in_the_metadata(record, history, metadata, caplog):
+    sample = Sample.parse({"question": MUNICH[2][1], **record})
+    assert (sample.question, sample.history, sample.metadata) == (MUNICH[2][1], history, metadata)
+    assert sample.id == default_id(sample.question, history)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -438,38 +409,6 @@ def test_a_transcript_under_the_name_of_a_conversation_is_read(name):
     sample = Sample.parse({name: transcript, "id": "7"})
     assert (sample.id, sample.question, sample.answer, sample.history) == ("7", MUNICH[2][1], MUNICH[3][1], FIRST)
     assert [one.question for one in samples_of({name: transcript})] == [MUNICH[0][1], MUNICH[2][1]]
-
-
-@pytest.mark.parametrize("name", ["user:42", "chat-7"])
-def test_the_id_of_a_conversation_is_no_transcript(name):
-    sample = Sample.parse({"question": "q", "answer": "a", "conversation": name})
-    assert (sample.question, sample.history, sample.metadata) == ("q", [], {"conversation": name})
-
-
-@pytest.mark.parametrize(
-    "text", ['[["Кто основал Мюнхен?", "Генрих Лев."]]', "[('Кто основал Мюнхен?', 'Генрих Лев.')]"]
-)
-def test_a_chat_history_that_is_the_text_of_a_list_is_read(text):
-    assert Sample.parse({"question": MUNICH[2][1], "chat_history": text}).history == FIRST
-
-
-@pytest.mark.parametrize("empty", [[], "", None])
-def test_an_empty_history_is_none(empty):
-    sample = Sample.parse({"question": "q", "chat_history": empty})
-    assert (sample.history, sample.metadata, sample.id) == ([], {}, default_id("q"))
-
-
-def test_a_history_that_repeats_the_question_and_the_answer_holds_only_what_was_before():
-    assert Sample.parse({**LAST, "chat_history": messages(MUNICH)}).history == FIRST
-    assert Sample.parse({"question": MUNICH[2][1], "chat_history": messages(MUNICH[:3])}).history == FIRST
-
-
-def test_a_sample_without_history_is_written_as_before():
-    assert Sample(question="q").id == "6b85754bada345a0"
-    chat = Sample(question="q", history=[("user", "h")])
-    assert chat.model_dump()["history"] == [{"role": "user", "text": "h"}]
-    assert chat.id != Sample(question="q").id
-    assert Sample.model_validate_json(chat.model_dump_json()) == chat
 
 
 def test_a_file_gives_the_last_turn_or_every_turn_and_says_so(tmp_path, caplog):
@@ -544,16 +483,8 @@ def test_without_turn_numbers_the_longest_history_and_then_the_order_decide():
     assert last_turns(iter([])) == []
 
 
-def test_the_last_sample_holds_the_whole_conversation():
-    messages = [("user", "A?"), ("assistant", "A."), ("user", "B?"), ("assistant", "B.")]
-    (last,) = last_turns(samples_of(messages))
-    assert [*(turn.text for turn in last.history), last.question, last.answer] == ["A?", "A.", "B?", "B."]
-
-
 def test_what_is_no_sample_is_refused_by_its_place():
-    with pytest.raises(SampleError) as caught:
-        last_turns([one_turn("a"), {"question": "b"}])
-    assert str(caught.value) == (
+    assert str(error_of(SampleError, last_turns, [one_turn("a"), {"question": "b"}])) == (
         "last_turns expected samples, got dict at index 1: pass those of samples_of(conversation) or "
         "load_samples(path, each_turn=True), or Sample.parse(record)"
     )

@@ -2,13 +2,13 @@
 
 import json
 import logging
-import types
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 
@@ -50,13 +50,10 @@ def test_a_folder_is_read_with_its_folders_in_the_order_of_the_paths(folder, war
     assert warned() == []
 
 
-def test_a_single_file_goes_by_its_name(folder):
-    assert read(folder({".a/b.txt": "полис"}) / ".a" / "b.txt") == [("b.txt", "полис")]
-
-
-def test_hidden_empty_and_blank_files_are_passed_over_in_silence(folder, warned):
+def test_hidden_empty_and_blank_files_are_passed_over_in_silence_unless_named(folder, warned):
     root = folder({".git/a.md": "x", "a/.b/c.md": "x", ".d.md": "x", "e.md": b"", "f.md": " \n", "g.md": "да"})
     assert read(root) == [("g.md", "да")]
+    assert read(root / ".git" / "a.md") == [("a.md", "x")]
     assert warned() == []
 
 
@@ -86,16 +83,10 @@ def test_links_out_of_a_folder_are_skipped_with_their_names(folder, warned):
     assert read(docs / "file.txt") == [("file.txt", "тайна")]
 
 
-def test_a_byte_order_mark_and_line_ends_of_windows_are_no_text(folder):
-    assert read(folder({"a.txt": b"\xef\xbb\xbf\xd0\xb4\xd0\xb0\r\n\xd0\xbd\xd0\xb5\xd1\x82"})) == [
-        ("a.txt", "да\nнет")
-    ]
-
-
 def test_a_text_in_another_encoding_is_read_and_a_guess_is_named(folder, warned):
-    binary = bytes(range(256))
-    root = folder({"a.txt": "Баня".encode("cp1251"), "b.txt": "да", "c.md": "нет".encode("utf-16"), "d.txt": binary})
-    assert read(root) == [("a.txt", "Баня"), ("b.txt", "да"), ("c.md", "нет")]
+    texts = {"a.txt": "Баня".encode("cp1251"), "b.txt": "\ufeffда\r\nнет", "c.md": "нет".encode("utf-16")}
+    found = read(folder({**texts, "d.txt": bytes(range(256))}))
+    assert found == [("a.txt", "Баня"), ("b.txt", "да\nнет"), ("c.md", "нет")]
     no_text = "not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8"
     assert warned() == ["a.txt is not UTF-8; read as cp1251", f"skipped d.txt: {no_text}"]
 
@@ -125,10 +116,8 @@ def test_documents_that_langchain_serialized_are_read_from_json(folder):
 
 
 def test_each_unknown_kind_of_file_is_named_once(folder, warned):
-    root = folder(
-        {"a.png": "x", "b/c.png": "x", "d.png": "x", "e.PNG": "x", "f.zip": "x", "Makefile": "x", "g.md": "да"}
-    )
-    assert read(root) == [("g.md", "да")]
+    unknown = ("a.png", "b/c.png", "d.png", "e.PNG", "f.zip", "Makefile")
+    assert read(folder({**dict.fromkeys(unknown, "x"), "g.md": "да"})) == [("g.md", "да")]
     assert sorted(warned()) == [
         "skipped Makefile: files without a suffix cannot be read",
         "skipped a.png, b/c.png, d.png and 1 more: '.png' files cannot be read",
@@ -154,54 +143,35 @@ def test_each_line_of_a_jsonl_file_is_a_document(folder, noun):
 
 
 def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, warned):
-    lines = [
-        b'{"text": "a"}',
-        b"{",
-        b"[1]",
-        b'{"body": "b"}',
-        b'{"text": "\xd1\x8f"}',
-        b'{"text": 3}',
-        b'{"text": "c"}',
-    ]
-    deep = b'{"text":' + b"[" * 100_000
-    assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "я", "c"]
-    assert [message.split(":")[0] for message in warned()] == [f"skipped a.jsonl, line {n}" for n in (2, 3, 4, 6, 8)]
+    no_documents = (b"{", b"[1]", b'{"body": "b"}', b'{"text": 3}', b'{"text":' + b"[" * 100_000)
+    texts = (b'{"text": "a"}', b'{"text": "\xd1\x8f"}', b'{"text": "c\xff"}')
+    assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*texts, *no_documents])}))] == ["a", "я", "c\ufffd"]
+    invalid, *skipped = warned()
+    assert invalid == "a.jsonl, line 3 is not valid UTF-8; invalid characters are replaced"
+    assert [message.split(":")[0] for message in skipped] == [f"skipped a.jsonl, line {n}" for n in range(4, 9)]
     problem = ": not valid JSON (Expecting property name enclosed in double quotes at column 2)"
-    assert warned()[0].endswith(f"{problem}: correct the line, or leave out invalid ones")
-    assert warned()[1].endswith(": expected a JSON object")
-    assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']")
+    assert skipped[0].endswith(f"{problem}: correct the line, or leave out invalid ones")
+    assert skipped[1].endswith(": expected a JSON object")
+    assert skipped[2].endswith(": expected a text under one of text, page_content, content, got ['body']")
 
 
-def test_an_invalid_character_of_a_line_is_replaced_and_named(folder, warned):
-    lines = b'{"text": "\xd1\x8f"}\n{"text": "a\xff"}\n{"text": "c"}'
-    assert [text for _, text in read(folder({"a.jsonl": lines}))] == ["я", "a\ufffd", "c"]
-    assert warned() == ["a.jsonl, line 2 is not valid UTF-8; invalid characters are replaced"]
+PACKAGES = {"pdf": "pypdf", "html": "beautifulsoup4", "htm": "beautifulsoup4", "docx": "docx2txt"}
 
 
-@pytest.mark.parametrize(
-    ("suffix", "package"),
-    [("pdf", "pypdf"), ("html", "beautifulsoup4"), ("htm", "beautifulsoup4"), ("docx", "docx2txt")],
-)
+@pytest.mark.parametrize(("suffix", "package"), PACKAGES.items())
 def test_a_package_that_is_missing_is_named_before_anything_is_read(folder, monkeypatch, suffix, package):
-    monkeypatch.setattr(readers, "find_spec", lambda module: None if module in ("pypdf", "bs4", "docx2txt") else True)
-    root = folder({"a.txt": "да", f"b/c.{suffix}": "x"})
-    with pytest.raises(
-        ConfigError, match=rf"b/c.{suffix} needs {package}, which is not installed: pip install {package}"
-    ):
-        load_documents(root)
+    monkeypatch.setattr(readers, "find_spec", lambda module: module == "json")
+    error = error_of(ConfigError, load_documents, folder({"a.txt": "да", f"b/c.{suffix}": "x"}))
+    assert str(error) == f"b/c.{suffix} needs {package}, which is not installed: pip install {package}"
 
 
 def test_a_document_that_its_loader_cannot_read_stops_no_other(folder, monkeypatch, warned):
     """Whatever package reads PDF: here, one that finds the file broken on its second page."""
 
-    class Broken:
-        def __init__(self, path):
-            self.path = path
+    def load():
+        raise RuntimeError("EOF marker not found")
 
-        def load(self):
-            raise RuntimeError("EOF marker not found")
-
-    loaders = types.SimpleNamespace(PyPDFLoader=Broken)
+    loaders = SimpleNamespace(PyPDFLoader=lambda path: SimpleNamespace(load=load))
     monkeypatch.setattr(readers, "import_module", lambda name: loaders)
     monkeypatch.setattr(readers, "find_spec", lambda module: True)
     assert read(folder({"a.pdf": "%PDF", "b.txt": "да"})) == [("b.txt", "да")]
@@ -216,13 +186,21 @@ def test_a_page_in_html_is_read_as_its_text(folder):
     assert document.metadata == {"source": "a.html", "title": "Баня"}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("b.txt", "b.txt does not exist: pass the path of a file or folder$"), ("a.png", r"a.png: expected one of .txt")],
+KINDS = ".txt, .md, .markdown, .jsonl, .ndjson, .json, .pdf, .html, .htm, .docx, .csv, .tsv, .xlsx, .trec, .trectext, "
+KINDS += ".sgml, .sgm"
+
+
+@each(
+    ("call", "given", "problem"),
+    [
+        (load_documents, "b.txt", "b.txt does not exist: pass the path of a file or folder"),
+        (load_documents, __file__, f"{__file__}: expected one of {KINDS}, got '.py': convert the file"),
+        (to_documents, "handbok.pdf", "handbok.pdf does not exist: pass the path of a file or folder"),
+        (to_documents, Path("handbok"), "handbok does not exist: pass the path of a file or folder"),
+    ],
 )
-def test_a_path_that_cannot_be_read_is_refused_at_the_call(folder, name, words):
-    with pytest.raises(ConfigError, match=words):
-        load_documents(folder({"a.png": "x"}) / name)
+def test_a_path_that_cannot_be_read_is_refused_at_the_call(call, given, problem):
+    assert str(error_of(ConfigError, call, given)) == problem
 
 
 # Whatever holds texts
@@ -244,6 +222,7 @@ class Node:
         ("", [""], {}),
         ("длинно " * 5000, ["длинно " * 5000], {}),
         ("a\0b", ["a\0b"], {}),
+        ("Read the file handbook.pdf", ["Read the file handbook.pdf"], {}),
         ({"text": "да", "page": 1}, ["да"], {"page": 1}),
         ({"page_content": "да", "metadata": {"page": 1}}, ["да"], {"page": 1}),
         ({"content": "да"}, ["да"], {}),
@@ -259,7 +238,7 @@ class Node:
 def test_a_text_is_found_in_any_supported_object(given, texts, metadata):
     found = to_documents(given)
     assert [document.page_content for document in found] == texts
-    assert [document.metadata for document in found[:1]] == ([] if metadata is None else [metadata])
+    assert [document.metadata for document in found[:1]] == [metadata][: len(texts)]
 
 
 def test_a_text_that_names_a_file_is_read_from_it(folder, monkeypatch):
@@ -289,14 +268,6 @@ def test_a_text_among_others_never_reads_the_file_of_that_name(folder, monkeypat
     texts = ["Баню страхуют.", "docs", "docs/a.txt", str(root / "secret.txt"), "~", "/", ".", "политика.docx"]
     assert [document.page_content for document in to_documents(form(texts))] == texts
     assert "тайна" not in str([passage.text for passage in Docstore(form(texts)).passages])
-
-
-def test_the_misspelt_name_of_a_file_is_no_text():
-    with pytest.raises(ConfigError, match=r"^handbok.pdf does not exist: pass the path of a file or folder$"):
-        to_documents("handbok.pdf")
-    with pytest.raises(ConfigError, match=r"^handbok does not exist: pass the path of a file or folder$"):
-        to_documents(Path("handbok"))
-    assert to_documents("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"
 
 
 def test_rows_of_a_dataframe_with_a_text_under_any_known_name_are_documents():

@@ -1,5 +1,5 @@
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import numpy as np
 import pandas as pd
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langsmith.schemas import Example, Run
@@ -87,20 +87,13 @@ def test_a_list_without_any_known_role_is_not_a_conversation(messages):
 
 def test_a_run_gives_question_answer_and_contexts():
     run = a_run({"question": "q"}, {"answer": "a", "context": [PARIS]}, extra={"metadata": {"model": "m"}})
-    assert read_fields(run) == {
-        "id": str(run.id),
-        "question": "q",
-        "answer": "a",
-        "contexts": [PARIS.page_content],
-        "context_ids": ["d1"],
-        "metadata": {"model": "m"},
-    }
+    expected = {"id": str(run.id), "question": "q", "answer": "a", **WITH_ID, "metadata": {"model": "m"}}
+    assert read_fields(run) == expected
 
 
-def test_a_run_of_a_runnable_target_is_unwrapped():
-    assert read_fields(a_run({"input": {"question": "q"}, "config": None}))["question"] == "q"
-    assert read_fields(a_run({"input": {"text": "q"}, "config": None}))["question"] == "q"
-    assert read_fields(a_run({"input": "q"}))["question"] == "q"
+@each("given", [{"input": {"question": "q"}, "config": None}, {"input": {"text": "q"}, "config": None}, {"input": "q"}])
+def test_a_run_of_a_runnable_target_is_unwrapped(given):
+    assert read_fields(a_run(given))["question"] == "q"
 
 
 def test_the_outermost_retrievers_within_a_run_give_the_contexts_its_outputs_lack():
@@ -124,35 +117,16 @@ def test_an_example_gives_references_where_a_mapping_gives_an_answer():
 
 
 def test_a_run_and_its_example_are_read_together():
-    run = a_run(
-        {"input": {"question": "wrapped"}, "config": None},
-        {"answer": "a", "context": [PARIS]},
-        extra={"metadata": {"split": "?", "model": "m"}},
-    )
+    inputs, metadata = {"input": {"question": "wrapped"}, "config": None}, {"split": "?", "model": "m"}
+    run = a_run(inputs, {"answer": "a", "context": [PARIS]}, extra={"metadata": metadata})
     example = an_example({"question": "plain"}, {"answer": "r"}, metadata={"split": "test"})
-    assert read_run(run, example) == {
-        "id": str(example.id),
-        "question": "plain",
-        "answer": "a",
-        "contexts": [PARIS.page_content],
-        "context_ids": ["d1"],
-        "references": ["r"],
-        "metadata": {"split": "test", "model": "m"},
-    }
+    shared = {"answer": "a", "references": ["r"], "metadata": {"split": "test", "model": "m"}}
+    assert read_run(run, example) == {"id": str(example.id), "question": "plain", **WITH_ID, **shared}
+    assert read_run(run)["question"] == "wrapped"
+    assert read_run(run, an_example({"topic": "x", "level": 1}))["question"] == "wrapped"
 
 
-def test_the_run_gives_the_question_when_there_is_no_example_or_it_has_none():
-    run = a_run({"question": "q"}, {"answer": "a"})
-    assert read_run(run)["question"] == "q"
-    assert read_run(run, an_example({"topic": "x", "level": 1}))["question"] == "q"
-
-
-@dataclass(slots=True)
-class Answered:
-    question: str
-    answer: str
-    contexts: list[str]
-    topic: str = "t"
+Answered = make_dataclass("Answered", ["question", "answer", "contexts", "topic"], slots=True)
 
 
 class Record(BaseModel):
@@ -176,7 +150,7 @@ Pair = namedtuple("Pair", "question answer topic")
 @pytest.mark.parametrize(
     ("obj", "metadata"),
     [
-        (Answered("q", "a", ["c"]), {"topic": "t"}),
+        (Answered("q", "a", ["c"], "t"), {"topic": "t"}),
         (Record(user_input="q", response="a", topic="t"), {"topic": "t"}),
         (Bare(), {}),
         (Pair("q", "a", "t"), {"topic": "t"}),
@@ -200,15 +174,10 @@ def test_rows_of_a_data_frame_are_read_and_all_its_missing_values_are_missing():
             "level": [np.float32("nan"), np.float32(0.5)],
         }
     )
+    metadata = {"seen": pd.Timestamp("2026-01-01"), "level": 0.5}
     expected = [
         {"id": "1", "question": "q", "contexts": ["c", "d"], "metadata": {}},
-        {
-            "id": "2",
-            "question": "r",
-            "answer": "a",
-            "references": ["r"],
-            "metadata": {"seen": pd.Timestamp("2026-01-01"), "level": 0.5},
-        },
+        {"id": "2", "question": "r", "answer": "a", "references": ["r"], "metadata": metadata},
     ]
     assert [read_fields(row) for _, row in frame.iterrows()] == expected
     assert [read_fields(row) for row in frame.itertuples(index=False)] == expected
@@ -233,14 +202,8 @@ def test_fields_map_names_and_dotted_paths_before_all_known_names():
     fields = {"question": "q", "contexts": "run.docs", "answer": "run.out.text", "references": "a.b"}
     found = read_fields(row, fields)
     assert found["metadata"].pop("run")
-    assert found == {
-        "question": "q",
-        "answer": "a",
-        "contexts": [PARIS.page_content],
-        "context_ids": ["d1"],
-        "references": ["r"],
-        "metadata": {"question": "title"},
-    }
+    metadata = {"question": "title"}
+    assert found == {"question": "q", "answer": "a", **WITH_ID, "references": ["r"], "metadata": metadata}
 
 
 def test_dotted_paths_lead_through_objects_of_any_class():
@@ -274,24 +237,20 @@ def test_a_mapped_str_is_no_list_of_contexts():
         read_fields({"question": "q", "docs": "c"}, {"contexts": "docs"})
 
 
-@pytest.mark.parametrize(
-    ("fields", "got"),
-    [({"question": None}, "None for 'question'"), ({"answer": 2}, "2 for 'answer'"), (["id"], "list")],
+@each(
+    ("fields", "problem"),
+    [
+        ({"question": None}, "got None for 'question'"),
+        (["id"], "got list"),
+        ({"q": "question"}, f"'q' is not a field: use one of {', '.join(Sample.model_fields)}"),
+    ],
 )
-def test_fields_without_names_are_refused(fields, got):
-    with pytest.raises(ConfigError, match=rf"as in {{'question': 'q'}}; got {got}"):
-        read_fields({"q": "q"}, fields)
-
-
-def test_an_unknown_field_in_fields_is_rejected_with_a_list_of_all_fields():
+def test_fields_without_names_and_unknown_fields_are_refused(fields, problem):
     example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
-    with pytest.raises(ConfigError) as caught:
-        read_fields({"q": "q"}, {"q": "question"})
-    assert str(caught.value) == f"{example}; 'q' is not a field: use one of {', '.join(Sample.model_fields)}"
+    assert str(error_of(ConfigError, read_fields, {"q": "q"}, fields)) == f"{example}; {problem}"
 
 
-@pytest.mark.parametrize("obj", ["text", 7, None, ["q"]])
+@each("obj", ["text", 7, None, ["q"]])
 def test_an_object_without_fields_is_rejected(obj):
     expected = "expected a sample: a mapping, or an object with attributes such as question"
-    with pytest.raises(SampleError, match=f"^{expected}; got {type(obj).__name__}: pass one sample$"):
-        read_fields(obj)
+    assert str(error_of(SampleError, read_fields, obj)) == f"{expected}; got {type(obj).__name__}: pass one sample"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.each import each, error_of
 
 import langchain_rageval.data.loading as loading
 from langchain_rageval.data.loading import load_samples
@@ -13,14 +14,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
 ROWS = [
-    {
-        "id": "1",
-        "question": "Где Париж?",
-        "answer": "Там.",
-        "contexts": ["a", "b"],
-        "ground_truth": "r",
-        "topic": "geo",
-    },
+    {"id": "1", "question": "Где?", "answer": "Там.", "contexts": ["a", "b"], "ground_truth": "r", "topic": "geo"},
     {"id": "2", "question": "q", "answer": None, "contexts": [], "ground_truth": None, "topic": "x"},
 ]
 SAMPLES = [Sample.parse(row) for row in ROWS]
@@ -73,11 +67,6 @@ def test_an_empty_file_of_lines_holds_no_samples(tmp_path, name):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "answers.jsonl",
-            '{"question": "q"}\n\n{"question": \n',
-            "answers.jsonl, line 3: not valid JSON .Expecting value",
-        ),
         ("answers.jsonl", '{"question": "q"}\n{"q": 1}\n', r"answers.jsonl, line 2: the sample lacks a question"),
         ("answers.jsonl", '{"question": "q"}\n"text"\n', "answers.jsonl, line 2: expected a sample.*got str"),
         ("answers.jsonl", '{"question": "q"}\n' + "[" * 100_000, "answers.jsonl, line 2: "),
@@ -137,39 +126,22 @@ def test_parquet_without_pyarrow_is_rejected_at_the_call_with_the_command_that_i
         load_samples(written(tmp_path / "a.parquet", ""))
 
 
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-@pytest.mark.parametrize(
+@each(
     ("name", "content", "message"),
     [
-        (
-            "a.jsonl",
-            '{"question": "где"}\n'.encode() + '{"question": "где"}\n'.encode("cp1251"),
-            "line 2 is not valid UTF-8; save the file as UTF-8$",
-        ),
-        (
-            "a.json",
-            b'[{"question": "a"},\n oops]',
-            "line 2 is not valid JSON \\(Expecting value\\); correct it, or use the suffix .jsonl if",
-        ),
-        ("a.json", b'{"questions": ["q"], "answers": ["a"]}', "got 2 lists: put the samples into one list$"),
-        ("a.json", b"7", "got 0 lists"),
-        ("a.parquet", b"not parquet", "not Parquet"),
+        ("a.jsonl", "где".encode() + b"\n" + "где".encode("cp1251"), "a.jsonl, line 2 is not valid UTF-8"),
+        ("a.parquet", b"not parquet", "a.parquet: not Parquet"),
     ],
 )
-def test_a_file_that_is_not_what_its_suffix_says_is_refused_even_when_skipping(
-    tmp_path, name, content, message, on_error
-):
-    with pytest.raises(ConfigError, match=f"{name}.*{message}"):
-        list(load_samples(written(tmp_path / name, content), on_error=on_error))
+def test_a_file_that_is_not_what_its_suffix_says_is_refused_even_when_skipping(tmp_path, name, content, message):
+    error = error_of(ConfigError, lambda: [*load_samples(written(tmp_path / name, content), on_error="skip")])
+    assert str(error).startswith(message)
 
 
-def test_an_id_of_two_questions_raises_or_is_numbered_with_a_warning(tmp_path, caplog):
+def test_an_id_of_two_questions_is_numbered_with_a_warning_when_skipping(tmp_path, caplog):
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "1", "question": "A?"}\n{"id": "1", "question": "B?"}\n{"id": "1", "question": "A?"}\n')
-    with pytest.raises(SampleError) as caught:
-        list(load_samples(path))
     problem = "a.jsonl, line 2: two different samples have the id '1'"
-    assert str(caught.value) == f"{problem}; give each its own, or leave the ids out"
     assert [sample.id for sample in load_samples(path, on_error="skip")] == ["1", "1-2", "1-3"]
     assert caplog.messages == [f"{problem}; renamed to '1-2'"]
 

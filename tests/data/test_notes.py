@@ -83,27 +83,22 @@ NOTES = {
 }  # fmt: skip
 
 
-@each("name", NOTES)
-def test_a_note_is_a_text_in_each_language(name):
-    note, english, russian = NOTES[name]
-    assert note == english == note.in_language("en") == note.in_language("de")
-    assert note.in_language("ru") == russian == RUSSIAN.translate(note)
+COPIES = {
+    "itself": lambda note: note,
+    "copy": copy.deepcopy,
+    "pickle": lambda note: pickle.loads(pickle.dumps(note)),
+    "JSON": lambda note: note_of(json.loads(json.dumps(note.to_json()))),
+}
 
 
 @each("name", NOTES)
-@each(
-    "copied",
-    [
-        copy.deepcopy,
-        lambda note: pickle.loads(pickle.dumps(note)),
-        lambda note: note_of(json.loads(json.dumps(note.to_json()))),
-    ],
-)
-def test_a_copy_keeps_the_facts(name, copied):
+@each("copied", COPIES)
+def test_a_note_and_its_copies_are_a_text_in_each_language_and_have_the_facts(name, copied):
     note, english, russian = NOTES[name]
-    made = copied(note)
+    made = COPIES[copied](note)
     assert (made, made.code, made.metric) == (english, note.code, note.metric)
-    assert made.in_language("ru") == russian
+    assert (made.in_language("en"), made.in_language("de")) == (english, english)
+    assert made.in_language("ru") == russian == RUSSIAN.translate(made)
 
 
 def test_a_note_of_a_later_version_shows_the_text_that_it_came_with():
@@ -139,6 +134,10 @@ def test_a_page_names_a_model_without_its_settings_and_address():
     told = "qwen3 failed 20 times in a row without a valid reply; last failure: at …, twice"
     assert ENGLISH.translate(note) == f"The run was stopped: {told}"
     assert "10.0.0.7" not in RUSSIAN.translate(note)
+    assert (
+        without_addresses("Asked FakeChat(temperature=0.1) at https://judge/v1, twice.")
+        == "Asked FakeChat at …, twice."
+    )
 
 
 def test_the_notes_of_a_run_have_codes_that_its_file_keeps(tmp_path):
@@ -149,10 +148,3 @@ def test_the_notes_of_a_run_have_codes_that_its_file_keeps(tmp_path):
     assert [code_of(note) for note in loaded.notes] == [code_of(note) for note in report.notes] == ["offline-judge"]
     assert loaded.notes == report.notes == [OfflineJudge().report_note]
     assert is_important(HashingEmbeddings().report_note)
-
-
-def test_models_are_told_by_name_or_class_and_without_addresses():
-    named = "Asked ChatOpenAI(model='m-1', openai_api_base='http://judge/v1') twice."
-    assert without_addresses(named) == "Asked m-1 twice."
-    plain = "Asked FakeChat(temperature=0.1) at https://judge/v1, twice."
-    assert without_addresses(plain) == "Asked FakeChat at …, twice."

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from helpers.each import each
-from hypothesis import given, strategies
+from helpers.each import each, error_of
+from hypothesis import given
+from hypothesis import strategies as st
 
 from langchain_rageval import evaluate, string_presence
 from langchain_rageval.data.field_names import explain_fields
@@ -49,22 +50,22 @@ def test_a_number_is_a_text_and_nan_is_missing(value, text):
 def test_lines_in_two_encodings_are_refused(tmp_path):
     lines = ['{"question": "Где живут слоны?"}\n'.encode(encoding) for encoding in ("cp1251", "utf-8")]
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
-    with pytest.raises(ConfigError) as caught:
-        list(load_samples(tmp_path / "a.jsonl"))
-    assert str(caught.value) == "a.jsonl, line 2 is UTF-8, earlier lines are cp1251; save the file as UTF-8"
+    error = error_of(ConfigError, lambda: [*load_samples(tmp_path / "a.jsonl")])
+    assert str(error) == "a.jsonl, line 2 is UTF-8, earlier lines are cp1251; save the file as UTF-8"
 
 
-def test_what_was_read_as_what_is_logged(tmp_path, caplog):
+@each(
+    ("table", "read_as"),
+    [
+        ("Вопрос;Ответ;Тема\nв;о;\nв2;о2;т\n", "answer from 'Ответ'; only kept as metadata: 'Тема'"),
+        ("Вопрос;Контекст 2;КОНТЕКСТ 1\nв;б;а\n", "contexts from 'КОНТЕКСТ 1' and 'Контекст 2'"),
+    ],
+)
+def test_what_was_read_as_what_is_logged(tmp_path, caplog, table, read_as):
     caplog.set_level("INFO", "langchain_rageval")
-    read(tmp_path, "Вопрос;Ответ;Тема\nв;о;\nв2;о2;т\n", "a.csv")
-    assert caplog.messages == ["a.csv: question from 'Вопрос', answer from 'Ответ'; only kept as metadata: 'Тема'"]
-
-
-def test_numbered_columns_are_named_as_they_stand_in_the_file(tmp_path, caplog):
-    caplog.set_level("INFO", "langchain_rageval")
-    (sample,) = read(tmp_path, "Вопрос;Контекст 2;КОНТЕКСТ 1\nв;б;а\n", "a.csv")
-    assert sample.contexts == ["а", "б"]
-    assert caplog.messages == ["a.csv: question from 'Вопрос', contexts from 'КОНТЕКСТ 1' and 'Контекст 2'"]
+    caplog.clear()
+    read(tmp_path, table, "a.csv")
+    assert caplog.messages == [f"a.csv: question from 'Вопрос', {read_as}"]
 
 
 def test_a_mapped_name_that_is_in_no_record_is_logged_and_not_called_read(tmp_path, caplog):
@@ -91,20 +92,15 @@ KEYS = [
     *("evolution", "passage_ids", "spans", "metadata", "inputs.question", "context_1", "trace_id", "expectations"),
     *("actual_output", "retrieval_context", "type", "content", "role", "request", "outputs.context", "parent_id"),
 ]
-VALUES = strategies.recursive(
-    strategies.none()
-    | strategies.booleans()
-    | strategies.integers()
-    | strategies.floats()
-    | strategies.text(max_size=9),
-    lambda inner: (
-        strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.sampled_from(KEYS), inner, max_size=5)
-    ),
+NAMES = st.sampled_from(KEYS)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
     max_leaves=12,
 )
 
 
-@given(strategies.dictionaries(strategies.sampled_from(KEYS), VALUES, max_size=7))
+@given(st.dictionaries(NAMES, VALUES, max_size=7))
 def test_any_record_is_a_sample_or_a_sample_error(record):
     for read_record in (Sample.parse, lambda row: Sample.parse(decode_row(row, {}))):
         try:
@@ -114,7 +110,7 @@ def test_any_record_is_a_sample_or_a_sample_error(record):
             pass
 
 
-@given(strategies.text(alphabet="[]{}()'\",abN \n\\-1:#", max_size=40))
+@given(st.text(alphabet="[]{}()'\",abN \n\\-1:#", max_size=40))
 def test_any_cell_is_a_list_or_a_mapping_or_a_text(text):
     parse_literal(text)
 
@@ -222,7 +218,6 @@ def test_rows_that_differ_in_more_than_a_chunk_are_samples(records):
 
 
 def test_a_note_counts_the_samples_that_were_joined():
-    records = [{**record, "references": ["a"]} for record in rows("c", "d", "e")]
-    report = evaluate(records, string_presence(), progress=False)
+    report = evaluate(rows("c", "d", "e", references=["a"]), string_presence(), progress=False)
     assert report.rows[0].sample.contexts == ["c", "d", "e"]
     assert "1 of 1 samples were joined from rows with one context each." in report.notes
