@@ -270,8 +270,7 @@ def _piece(text: str, start: int, broken: set[int]) -> tuple[_Values, int] | Non
             places.pop()
             keys.pop()
         elif key is not None:
-            name = _NOT_LETTERS.sub("", key.casefold())
-            values.setdefault(name, []).append((token[group], token.start(group)))
+            values.setdefault(_NOT_LETTERS.sub("", key.casefold()), []).append((token[group], token.start(group)))
         if not places:
             return values, token.end()
         if text[places[-1]] == "{":
