@@ -10,11 +10,10 @@ from helpers.scripted import Refusal, Scripted
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_gigachat import GigaChat
-from langchain_openai import ChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge
 from langchain_rageval.judge.ladder import (
-    client_family,
     family_of,
     is_format_refused,
     is_log_probability_refused,
@@ -46,12 +45,45 @@ def client(name, **attributes):
 
 
 FULL = ["json_schema", "function_calling", "json_mode", "prompt"]
-RESPONSES = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
-
-
 FUNCTION = {"name": "Statements", "description": "Short statements.", "parameters": SCHEMA}
-OPENAI, GIGACHAT = ChatOpenAI(model="m", api_key=KEY), GigaChat(credentials=KEY)
 CALL = {"tool_choice": {"type": "function", "function": {"name": "Statements"}}}
+OPENAI, GIGACHAT = ChatOpenAI(model="m", api_key=KEY), GigaChat(credentials=KEY)
+OTHER = ChatOpenAI(model="n", api_key=KEY)
+AZURE = AzureChatOpenAI(azure_endpoint="http://127.0.0.1:1", api_key=KEY, api_version="1", azure_deployment="d")
+BODIES = [ChatOpenAI(model="m", api_key=KEY, extra_body={"top_k": number}) for number in (1, 2)]
+RESPONSES = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
+OF_RESPONSES = [
+    RESPONSES,
+    ChatOpenAI(model="m", api_key=KEY, reasoning={"effort": "low"}),
+    ChatOpenAI(model="m", api_key=KEY, output_version="responses/v1"),
+    client("BaseChatOpenAI", use_responses_api=True),  # of an older version
+]
+ANTHROPIC, GOOGLE, LLAMA_CPP = (client(name) for name in ("ChatAnthropic", "ChatGoogleGenerativeAI", "ChatLlamaCpp"))
+ALIKE = [client(name) for name in ("ChatMistralAI", "ChatGroq", "ChatLiteLLM", "ChatHuggingFace")]
+SECOND = type(ANTHROPIC)(replies=[])
+PIPELINE = client("ChatHuggingFace", llm=type("HuggingFacePipeline", (SimpleNamespace,), {})())
+FIELDS = OPENAI.configurable_fields(model_name=ConfigurableField(id="name"))
+CHOICE = ConfigurableField(id="llm")
+
+
+@each(
+    ("models", "rungs"),
+    [
+        ([OPENAI, AZURE, *OF_RESPONSES, GOOGLE, LLAMA_CPP, *ALIKE], FULL),
+        ([OPENAI.bind(temperature=0.3), OPENAI.with_retry(), OPENAI.with_fallbacks([AZURE])], FULL),
+        ([FIELDS, FIELDS.with_config(configurable={"name": "n"})], FULL),
+        ([OPENAI.configurable_alternatives(CHOICE, other=OTHER)], FULL),
+        ([ANTHROPIC, ANTHROPIC.with_fallbacks([SECOND])], ["json_schema", "function_calling", "prompt"]),
+        # the families differ in nothing but the rungs that send a body
+        ([ANTHROPIC.with_fallbacks([SECOND.bind(extra_body={"top_k": 1})])], [FULL[0], FULL[1], FULL[3]]),
+        ([BODIES[0].with_fallbacks(BODIES[1:])], ["function_calling", "prompt"]),
+        ([GIGACHAT, GIGACHAT.bind(profanity_check=False)], ["function_calling", "prompt"]),
+        ([OPENAI.with_fallbacks([GIGACHAT]), OPENAI.configurable_alternatives(CHOICE, o=OfflineJudge())], ["prompt"]),
+        ([FakeListChatModel(responses=[]), RunnableLambda(lambda messages: ""), OPENAI | str, PIPELINE], ["prompt"]),
+    ],
+)
+def test_each_client_has_its_rungs_from_the_best_on(models, rungs):
+    assert [model for model in models if Judge(model)._endpoint.rungs != rungs] == []
 
 
 @each(
@@ -63,46 +95,18 @@ CALL = {"tool_choice": {"type": "function", "function": {"name": "Statements"}}}
         (GIGACHAT, "json_schema", {"response_format": {"type": "json_schema", "schema": SCHEMA, "strict": True}}),
         (GIGACHAT, "function_calling", {"functions": [FUNCTION], "function_call": {"name": "Statements"}}),
         (GIGACHAT, "prompt", {}),
+        (ANTHROPIC, "json_schema", {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+        (GOOGLE, "json_schema", {"response_mime_type": "application/json", "response_json_schema": SCHEMA}),
+        (LLAMA_CPP, "json_schema", {"response_format": {"type": "json_object", "schema": SCHEMA}}),
+        *(
+            (model, "json_schema", {"response_format": {"type": "json_schema", "json_schema": NAMED}})
+            for model in ALIKE
+        ),
+        *((model, "json_schema", {"text": {"format": {"type": "json_schema", **NAMED}}}) for model in OF_RESPONSES),
     ],
 )
 def test_each_rung_has_its_own_format(model, rung, options):
     assert family_of(model).options(rung, SCHEMA, {}) == options
-
-
-@each(
-    ("model", "rungs", "options"),
-    [
-        (
-            *(client("ChatAnthropic"), ["json_schema", "function_calling", "prompt"]),
-            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-        ),
-        (
-            *(client("ChatGoogleGenerativeAI"), FULL),
-            {"response_mime_type": "application/json", "response_json_schema": SCHEMA},
-        ),
-        *(
-            (client(name), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}})
-            for name in ("ChatMistralAI", "ChatGroq", "ChatLiteLLM", "ChatHuggingFace")
-        ),
-        (client("ChatLlamaCpp"), FULL, {"response_format": {"type": "json_object", "schema": SCHEMA}}),
-        *(
-            (model, FULL, {"text": {"format": {"type": "json_schema", **NAMED}}})
-            for model in (
-                RESPONSES,
-                ChatOpenAI(model="m", api_key=KEY, reasoning={"effort": "low"}),
-                client("BaseChatOpenAI", use_responses_api=True),  # of an older version
-            )
-        ),
-        (
-            *(ChatOpenAI(model="m", api_key=KEY, output_version="responses/v1"), FULL),
-            {"text": {"format": {**NAMED, "type": "json_schema"}}},
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_client_with_json_schemas_is_asked_for_one_first(model, rungs, options):
-    assert Judge(model)._endpoint.rungs == rungs
-    assert family_of(model).options("json_schema", SCHEMA, {}) == options
 
 
 @each(("described", "told"), [({"description": "Short."}, "Short."), ({}, "A")])
@@ -120,35 +124,6 @@ def test_bound_options_of_the_same_name_are_kept():
     assert family_of(RESPONSES).options("json_mode", SCHEMA, verbosity) == {
         "text": {"verbosity": "low", "format": {"type": "json_object"}}
     }
-
-
-def test_a_pipeline_of_hugging_face_is_asked_in_words():
-    pipeline = client("ChatHuggingFace", llm=type("HuggingFacePipeline", (SimpleNamespace,), {})())
-    assert Judge(pipeline)._endpoint.rungs == ["prompt"]
-
-
-def test_models_of_one_class_behind_a_wrapper_keep_their_rungs():
-    model = client("ChatAnthropic")
-    both = model.with_fallbacks([type(model)(replies=[])])
-    assert Judge(both)._endpoint.rungs == ["json_schema", "function_calling", "prompt"]
-
-
-def test_of_models_with_different_bodies_only_the_rungs_that_send_a_body_are_left_out():
-    openai = [ChatOpenAI(model="m", api_key=KEY, extra_body={"top_k": number}) for number in (1, 2)]
-    assert Judge(openai[0].with_fallbacks(openai[1:]))._endpoint.rungs == ["function_calling", "prompt"]
-    anthropic = client("ChatAnthropic")
-    other = type(anthropic)(replies=[]).bind(extra_body={"top_k": 1})
-    assert Judge(anthropic.with_fallbacks([other]))._endpoint.rungs == ["json_schema", "function_calling", "prompt"]
-
-
-def test_configurable_models_have_the_rungs_of_their_default_model():
-    openai = ChatOpenAI(model="m", api_key=KEY)
-    fields = openai.configurable_fields(model_name=ConfigurableField(id="name"))
-    alike = openai.configurable_alternatives(ConfigurableField(id="llm"), other=ChatOpenAI(model="n", api_key=KEY))
-    mixed = openai.configurable_alternatives(ConfigurableField(id="llm"), other=OfflineJudge())
-    for model in (fields, alike, fields.with_config(configurable={"name": "n"})):
-        assert Judge(model)._endpoint.rungs == FULL
-    assert client_family(mixed).start == "prompt"
 
 
 class Reasoned(Exception):
@@ -173,13 +148,9 @@ def by_aws(code):
 def test_a_status_is_read_from_the_cause_of_an_error_and_from_the_response_of_aws(code):
     is_status = isinstance(code, int) and code >= 400
     assert status_of(raised_from(code)) == (code if is_status else None)
+    assert is_transient(raised_from(503))
     assert is_format_refused(raised_from(code)) == is_status
     assert status_of(by_aws(code)) == (code if is_status else None)
-
-
-def test_a_server_error_in_the_cause_of_an_error_is_transient():
-    assert is_transient(raised_from(503))
-    assert not is_transient(raised_from(401))
 
 
 def test_an_unknown_keyword_or_value_is_a_refusal_by_the_client():

@@ -18,7 +18,6 @@ SECRET = "sk-very-secret-1234"
 OPENAI = ChatOpenAI(model="m", api_key=SECRET, base_url="http://127.0.0.1:1/v1", temperature=0.1)
 GIGACHAT = GigaChat(model="GigaChat-2", credentials=SECRET, base_url="http://127.0.0.1:1")
 AZURE = AzureChatOpenAI(azure_endpoint="http://127.0.0.1:1", api_key=SECRET, api_version="1", azure_deployment="d")
-OLD = ["function_calling", "json_mode", "prompt"]
 
 
 def request():
@@ -50,6 +49,7 @@ def call(judge, rung, draw=0):
         ({"draws": 2}, "draws must be an odd number, so that there is a majority, got 2"),
         ({"prompts": "my_prompts"}, "prompts must be a PromptSet, such as PromptSet.load(directory), got str"),
         ({"prompts": {}}, "prompts must be a PromptSet, such as PromptSet.load(directory), got dict"),
+        ({"grammar": "gbnf"}, "grammar must be True, False or None, got 'gbnf'"),
     ],
 )
 def test_an_invalid_option_is_rejected(options, message):
@@ -118,31 +118,6 @@ def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
 
 
 # The ladder, as a table
-
-
-@each(
-    ("model", "rungs"),
-    [
-        (OPENAI, ["json_schema", *OLD]),
-        (AZURE, ["json_schema", *OLD]),
-        (OPENAI.bind(temperature=0.3), ["json_schema", *OLD]),
-        (OPENAI.with_retry(), ["json_schema", *OLD]),
-        (OPENAI.with_fallbacks([AZURE]), ["json_schema", *OLD]),
-        (OPENAI.with_fallbacks([GIGACHAT]), ["prompt"]),
-        (ChatOpenAI(model="m", api_key=SECRET, use_responses_api=True), ["json_schema", *OLD]),
-        (GIGACHAT, ["function_calling", "prompt"]),
-        (GIGACHAT.bind(profanity_check=False), ["function_calling", "prompt"]),
-        (FakeListChatModel(responses=[]), ["prompt"]),
-        (RunnableLambda(lambda messages: ""), ["prompt"]),
-        (OPENAI | (lambda message: message), ["prompt"]),
-    ],
-    ids=[
-        *("openai", "azure", "bind", "retry", "fallbacks", "mixed fallbacks", "responses api"),
-        *("gigachat", "gigachat bound", "no tools", "function", "sequence"),
-    ],
-)
-def test_each_family_of_clients_starts_at_its_best_rung(model, rungs):
-    assert Judge(model)._endpoint.rungs == rungs
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])

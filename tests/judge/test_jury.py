@@ -1,7 +1,6 @@
 import asyncio
 import copy
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ from helpers.samples import SAMPLE as MUNICH
 from helpers.scripted import (
     Scripted,
     absent,
-    classification,
     contradicted,
     critique,
     human_of,
     offline_reply,
     questions,
-    scripted,
     statements,
     supported,
     verdicts,
@@ -68,10 +65,6 @@ def agreements(score: Any) -> list[tuple[str, str]]:
     return [(finding.verdict, finding.reason) for finding in score.findings if finding.kind == "agreement"]
 
 
-def told(count: int, *against: tuple[str, str]) -> str:
-    return "; ".join([f"{count} of 3 votes", *(f"Member(model='{name}'): {vote}" for name, vote in against)])
-
-
 def facts_only(judge: Any, **options: Any) -> Metric:
     """Answer correctness without embeddings."""
     return answer_correctness(judge, weights=(1, 0), **options)
@@ -82,48 +75,26 @@ def coherence(judge: Any, **options: Any) -> Metric:
     return aspect_critique(judge, "coherence", **options)
 
 
-Case = tuple[Callable[..., Metric], list[Any], list[Any], float, list[str], list[tuple[str, str]]]
-VERDICT_STEPS: dict[str, Case] = {
-    "verify_statements": (
-        faithfulness,
-        [statements("a", "b")],
-        [
-            verdicts(supported(1), absent(2)),
-            verdicts(supported(1), supported(2)),
-            verdicts(contradicted(1), supported(2)),
-        ],
-        1.0,
-        ["supported", "supported"],
-        [("0.67", told(2, ("C", "contradicted"))), ("0.67", told(2, ("A", "absent")))],
-    ),
-    "classify_statements": (
-        facts_only,
-        [statements("a"), statements("r")],
-        [classification({1: [1]}), classification({1: [1]}, fn=[1]), classification(fp=[1], fn=[1])],
-        2 / 3,
-        ["TP", "FN"],
-        [("0.67", told(2, ("C", "FP"))), ("0.67", told(2, ("A", "TP")))],
-    ),
-}
-every_verdict_step = pytest.mark.parametrize("case", VERDICT_STEPS.values(), ids=VERDICT_STEPS)
+FIRST, SECOND, THIRD = (
+    verdicts(supported(1), absent(2)),
+    verdicts(supported(1), supported(2)),
+    verdicts(contradicted(1), supported(2)),
+)
 
 
 # The vote
 
 
-@every_verdict_step
-@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
-async def test_the_majority_decides_item_by_item_and_who_disagrees_is_named(case, door):
-    build, extracted, votes, value, labels, agreed = case
-    judges = members(*[[*(extracted if number == 0 else []), vote] for number, vote in enumerate(votes)])
-    metric = build(jury(judges))
+@each("door", ["invoke", "ainvoke"])
+async def test_the_majority_decides_item_by_item_and_who_disagrees_is_named(door):
+    judges = members([statements("a", "b"), FIRST], [SECOND], [THIRD])
+    metric = faithfulness(jury(judges))
     score = metric.invoke(SAMPLE) if door == "invoke" else await metric.ainvoke(SAMPLE)
-    assert score.value == pytest.approx(value)
-    kinds = ("statement", "reference_statement")
-    assert [finding.verdict for finding in score.findings if finding.kind in kinds] == labels
-    assert agreements(score) == agreed
-    assert [len(judge.asked) for judge in judges] == [len(extracted) + 1, 1, 1]  # the first one extracts for all
-    assert score.usage.calls == len(extracted) + 3
+    assert (score.value, score.usage.calls) == (1.0, 4)
+    assert [finding.verdict for finding in score.findings if finding.kind == "statement"] == ["supported"] * 2
+    lone = "2 of 3 votes; Member(model='{}'): {}"
+    assert agreements(score) == [("0.67", lone.format("C", "contradicted")), ("0.67", lone.format("A", "absent"))]
+    assert [len(judge.asked) for judge in judges] == [2, 1, 1]  # the first one extracts for all
 
 
 def test_only_the_first_judge_regenerates_questions():
@@ -199,16 +170,13 @@ def test_each_judge_has_slices_of_its_own_size():
 # A judge that fails
 
 
-@every_verdict_step
-@pytest.mark.parametrize("number", [0, 1, 2])
-async def test_without_one_judges_verdict_the_score_is_a_failure_never_a_vote_of_two(case, number):
-    build, extracted, votes, *_ = case
-    replies = [[*(extracted if place == 0 else []), vote] for place, vote in enumerate(votes)]
+@each("number", [0, 1, 2])
+def test_without_one_judges_verdict_the_score_is_a_failure_never_a_vote_of_two(number):
+    replies = [[statements("a", "b"), FIRST], [SECOND], [THIRD]]
     replies[number][-1] = "I would rather not."
     judges = members(*replies)
-    metric = build(jury([Judge(judge, attempts=1) for judge in judges]))
-    (row,) = (await asyncio.to_thread(evaluate, [SAMPLE], metric, progress=False)).rows
-    (score,) = row.scores.values()
+    metric = faithfulness(jury([Judge(judge, attempts=1) for judge in judges]))
+    score = evaluate([SAMPLE], metric, progress=False).rows[0].scores["faithfulness"]
     assert (score.value, score.failure.error) == (None, "JudgeOutputError")
     assert score.failure.raw_output == "I would rather not."
     assert score.usage.calls == sum(len(judge.asked) for judge in judges)
@@ -308,16 +276,14 @@ def test_a_report_notes_by_which_rung_each_judge_was_asked(chat_openai, openai_s
     assert [f"{identity} was called in {rung} mode." for identity, rung in asked_by.items()] == report.notes
 
 
-def test_one_model_may_have_several_seats():
-    judge = scripted(critique(True), critique(False), critique(True))
-    score = coherence(jury([judge, Judge(judge, attempts=2), Judge(judge, attempts=1)])).invoke(SAMPLE)
-    assert (score.value, len(judge.asked)) == (1.0, 3)
-
-
-@pytest.mark.parametrize("wrap", [lambda judge: judge, Judge], ids=["model", "Judge"])
-def test_a_judge_with_several_seats_votes_anew_in_each(wrap):
+@each(
+    "seats",
+    [lambda judge: [judge] * 2, lambda judge: [Judge(judge)] * 2, lambda judge: [judge, Judge(judge, attempts=2)]],
+    ids=["model", "Judge", "other options"],
+)
+def test_a_judge_with_several_seats_votes_anew_in_each(seats):
     judge, other = members([critique(True), critique(False)], [critique(False)])
-    score = coherence(jury([wrap(judge), wrap(judge), other])).invoke(SAMPLE)
+    score = coherence(jury([*seats(judge), other])).invoke(SAMPLE)
     assert (score.value, len(judge.asked), score.usage.calls) == (0.0, 2, 3)
 
 

@@ -8,7 +8,7 @@ from helpers.offline import METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.endpoints import OpenAIServer
 from helpers.stored import assert_stored
 
-from langchain_rageval import ConfigError, HashingEmbeddings, Judge, evaluate, faithfulness
+from langchain_rageval import HashingEmbeddings, Judge, faithfulness
 from langchain_rageval.judge.ladder import CLIENTS
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, AnswerLimits, narrow_schema
@@ -33,41 +33,32 @@ def is_plain(schema):
 CLASSES = {answer.__name__: answer for answer in ANSWER_SCHEMAS.values()}
 
 
-@pytest.mark.parametrize("kind", [LLAMA_CPP, {"build": "b0-unknown"}, VLLM], ids=["llama.cpp", "without git", "vLLM"])
-@pytest.mark.parametrize("mode", ["auto", "json_schema"])
-def test_servers_with_grammars_get_the_schema_of_the_request_after_their_first_reply(
-    openai_server, chat_openai, kind, mode
+@pytest.mark.parametrize(
+    ("kind", "options", "plain"),
+    [
+        *((kind, {}, [True, False, False, False]) for kind in (LLAMA_CPP, {"build": "b0-unknown"}, VLLM)),
+        (LLAMA_CPP, {"mode": "json_schema"}, [True, False, False, False]),
+        *((kind, {}, [True] * 4) for kind in (OPENAI, SGLANG, LLAMA_CPP_PYTHON, {})),
+        (OPENAI, {"grammar": True}, [False] * 4),
+        (LLAMA_CPP, {"grammar": False}, [True] * 4),
+    ],
+    ids=[
+        *("llama.cpp", "without git", "vLLM", "chosen mode", "OpenAI", "SGLang", "python", "unknown"),
+        *("the user says yes", "the user says no"),
+    ],
+)
+def test_a_server_gets_the_schemas_of_requests_once_it_is_known_to_build_grammars(
+    openai_server, chat_openai, kind, options, plain
 ):
     server = openai_server(offline, **kind)
-    samples = rag_samples(2)
-    metric = faithfulness(Judge(chat_openai(server), mode=mode))
-    for sample in samples:
+    metric = faithfulness(Judge(chat_openai(server), **options))
+    for sample in rag_samples(2):
         assert says_the_same(metric.invoke(sample), sample)
-    assert [is_plain(schema) for schema in sent_schemas(server)] == [True, False, False, False]
-
-
-@each(("grammar", "plain"), [(True, [False] * 4), (False, [True] * 4)])
-def test_what_the_user_says_of_a_server_holds_from_the_first_request(openai_server, chat_openai, grammar, plain):
-    server = openai_server(offline, **(OPENAI if grammar else LLAMA_CPP))
-    evaluate(rag_samples(2), faithfulness(Judge(chat_openai(server), grammar=grammar)), progress=False)
     assert [is_plain(schema) for schema in sent_schemas(server)] == plain
 
 
 def test_local_servers_are_known_to_build_a_grammar_for_each_request():
     assert {name for name, family in CLIENTS.items() if family.grammar} == {"ChatOllama", "ChatLlamaCpp"}
-
-
-def test_grammar_is_a_truth_value():
-    with pytest.raises(ConfigError, match="grammar must be True, False or None, got 'gbnf'"):
-        Judge(offline, grammar="gbnf")
-
-
-@pytest.mark.parametrize("kind", [OPENAI, SGLANG, LLAMA_CPP_PYTHON, {}], ids=["OpenAI", "SGLang", "python", "unknown"])
-def test_other_servers_get_the_schema_of_the_answer(openai_server, chat_openai, kind):
-    server = openai_server(offline, **kind)
-    samples = rag_samples(2)
-    evaluate(samples, faithfulness(chat_openai(server)), progress=False)
-    assert [is_plain(schema) for schema in sent_schemas(server)] == [True] * 4
 
 
 def test_a_server_that_refuses_the_schema_of_a_request_gets_that_of_the_answer_on_the_same_rung(chat_openai, caplog):

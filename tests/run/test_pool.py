@@ -14,7 +14,7 @@ from helpers.waiting import until
 from langchain_core.caches import InMemoryCache
 from langchain_core.rate_limiters import BaseRateLimiter
 
-from langchain_rageval import Judge, RetryPolicy, Sample, faithfulness
+from langchain_rageval import Judge, RetryPolicy, faithfulness
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import prepare_samples
 
@@ -75,13 +75,6 @@ class TestTooManyCalls:
         assert slots.lowest_size < 16
 
     @BOTH
-    async def test_one_call_rejected_by_chance_costs_little(self, chat_openai, door):
-        with OpenAIServer(offline, latency=0.05, faults=Faults.script([None] * 30 + ["429"])) as server:
-            slots = await slots_after(door, rag_samples(40), asking(chat_openai(server)))
-        assert server.faulted == {"429": 1}
-        assert slots.lowest_size == slots.size == 16
-
-    @BOTH
     async def test_rejected_embeddings_do_not_change_the_slots(self, chat_openai, openai_embeddings, door):
         embedder = Embedder(faults=Faults.script(["429"] * 3))
         with OpenAIServer(offline, embedder=embedder) as server:
@@ -89,14 +82,6 @@ class TestTooManyCalls:
             slots = await slots_after(door, RICH, metric, retry=RetryPolicy(initial=0.01))
         assert embedder.faulted == {"429": 3}
         assert (slots.lowest_size, slots.size) == (16, 16)
-
-    @BOTH
-    async def test_other_errors_do_not_change_the_slots(self, chat_openai, door):
-        with OpenAIServer(offline, faults=Faults.script(["500", "reset", "malformed"])) as server:
-            metric = asking(chat_openai(server))
-            slots = await slots_after(door, rag_samples(8), metric, retry=RetryPolicy(initial=0.01))
-        assert server.faulted.total() == 3
-        assert slots.lowest_size == 16
 
 
 @BOTH
@@ -166,9 +151,3 @@ class TestRateLimiter:
         for _ in range(2):
             await scored(door, rag_samples(1), metric)
         assert limiter.given == server.calls == 2
-
-    async def test_the_users_model_keeps_its_limiter(self, openai_server, chat_openai):
-        limiter = Leave()
-        model = chat_openai(openai_server(offline), rate_limiter=limiter)
-        asking(model).invoke(Sample(question="?", answer="Munich is old.", contexts=["Munich is old."]))
-        assert model.rate_limiter is limiter
