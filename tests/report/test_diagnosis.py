@@ -1,4 +1,4 @@
-"""What went wrong with an answer: each cause planted, in Russian and in English, and found by the real metrics."""
+"""What went wrong with an answer: each cause planted, and found by the real metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,32 +27,17 @@ from langchain_rageval.report.diagnosis import REMEDIES, DiagnosedRow, Diagnosis
 SUPPORTED, CONTRADICTED, ABSENT = "supported", "contradicted", "absent"
 
 WORDS = {
-    "en": {
-        "question": "When was Munich founded, and by whom?",
-        "context": "Munich was founded in 1158 by Henry the Lion. It lies on the Isar.",
-        "decline": "I do not know.",
-        "year": "Munich was founded in 1158.",
-        "this year": "The town was founded in 1158.",
-        "other year": "Munich was founded in 1258.",
-        "third year": "Munich was founded in 1358.",
-        "founder": "Henry the Lion founded Munich.",
-        "river": "Munich lies on the Isar.",
-        "elephants": "A million elephants live in Munich.",
-        "tigers": "Tigers guard its gates.",
-    },
-    "ru": {
-        "question": "Что покрывает страховка бани и от какой суммы?",
-        "context": "Полис бани покрывает пожар от 5000 рублей. Заявление подают в течение трёх дней.",
-        "decline": "Я не знаю.",
-        "year": "Страховка бани покрывает ущерб от 5000 рублей.",
-        "this year": "Ущерб возмещают, если он не меньше 5000 рублей.",
-        "other year": "Страховка бани покрывает ущерб от 7000 рублей.",
-        "third year": "Страховка бани покрывает ущерб от 9000 рублей.",
-        "founder": "Страховка бани покрывает пожар.",
-        "river": "Заявление подают в течение трёх дней.",
-        "elephants": "Страховка бани покрывает падение метеорита.",
-        "tigers": "Деньги выплачивают в день обращения.",
-    },
+    "question": "When was Munich founded, and by whom?",
+    "context": "Munich was founded in 1158 by Henry the Lion. It lies on the Isar.",
+    "decline": "I do not know.",
+    "year": "Munich was founded in 1158.",
+    "this year": "The town was founded in 1158.",
+    "other year": "Munich was founded in 1258.",
+    "third year": "Munich was founded in 1358.",
+    "founder": "Henry the Lion founded Munich.",
+    "river": "Munich lies on the Isar.",
+    "elephants": "A million elephants live in Munich.",
+    "tigers": "Tigers guard its gates.",
 }
 
 Verdicts = Mapping[str, str]
@@ -69,22 +54,20 @@ class Case:
     others: Sequence[Verdicts] = ()
     retrieved: Sequence[str] | None = None
 
-    def sample(self, language: str) -> Sample:
-        words = WORDS[language]
-
+    def sample(self) -> Sample:
         def text(given: Verdicts) -> str:
-            return "\n".join(words[name] for name in given) or words["decline"]
+            return "\n".join(WORDS[name] for name in given) or WORDS["decline"]
 
         references = [text(given) for given in (self.reference, *self.others)]
-        contexts = [words.get(name, name) for name in self.contexts]
-        found = {} if self.retrieved is None else {"retrieved": [words[name] for name in self.retrieved]}
-        found |= {"reference_contexts": [words["context"]]} if found else {}
+        contexts = [WORDS.get(name, name) for name in self.contexts]
+        found = {} if self.retrieved is None else {"retrieved": [WORDS[name] for name in self.retrieved]}
+        found |= {"reference_contexts": [WORDS["context"]]} if found else {}
         return Sample(
-            question=words["question"], answer=text(self.answer), contexts=contexts, references=references, **found
+            question=WORDS["question"], answer=text(self.answer), contexts=contexts, references=references, **found
         )
 
-    def judge(self, language: str):
-        words, names = WORDS[language], {text: name for name, text in WORDS[language].items()}
+    def judge(self):
+        names = {text: name for name, text in WORDS.items()}
         known = {**self.answer, **self.reference}
         for other in self.others:
             known |= other
@@ -92,7 +75,7 @@ class Case:
         def reply(messages):
             inputs = read_inputs(human_of(messages))
             if "text" in inputs:
-                return statements(*(line for line in inputs["text"].split("\n") if line != words["decline"]))
+                return statements(*(line for line in inputs["text"].split("\n") if line != WORDS["decline"]))
             if "statements" in inputs:
                 asked = [(item["statement"], known[names[item["text"]]]) for item in inputs["statements"]]
                 return verdicts(*(verdict(n, label, *([] if label == ABSENT else ["1.1"])) for n, label in asked))
@@ -107,12 +90,12 @@ class Case:
 
         return answering(reply)
 
-    def report(self, language: str = "en", metrics: str = "FRC", draws: int = 1) -> Report:
-        judge = Judge(self.judge(language), draws=draws)
-        return evaluate([self.sample(language)], [METRICS[name](judge) for name in metrics], progress=False)
+    def report(self, metrics: str = "FRC") -> Report:
+        judge = Judge(self.judge())
+        return evaluate([self.sample()], [METRICS[name](judge) for name in metrics], progress=False)
 
-    def cause(self, language: str = "en", metrics: str = "FRC") -> str:
-        return shown_by(self.report(language, metrics))
+    def cause(self, metrics: str = "FRC") -> str:
+        return shown_by(self.report(metrics))
 
 
 def shown_by(report: Report) -> str:
@@ -121,9 +104,9 @@ def shown_by(report: Report) -> str:
     return found.cause
 
 
-def causes_of(case: Case, language: str) -> list[str]:
+def causes_of(case: Case) -> list[str]:
     """Return what each subset of the scores of one evaluation shows."""
-    (whole,) = case.report(language).rows
+    (whole,) = case.report().rows
     scores = {letter: whole.scores[name] for letter, name in zip("FRC", whole.scores, strict=True)}
     some = ({score.metric: score for letter, score in scores.items() if letter in subset} for subset in SUBSETS)
     return [shown_by(Report([whole.model_copy(update={"scores": kept})])) for kept in some]
@@ -211,27 +194,15 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("language", ["en", pytest.param("ru", marks=pytest.mark.gate)])
 @each(("case", "causes"), PLANTED.values(), ids=PLANTED)
-def test_a_planted_cause_is_found_as_far_as_the_metrics_show_it(case, causes, language):
-    assert dict(zip(SUBSETS, causes_of(case, language), strict=True)) == dict(zip(SUBSETS, causes, strict=True))
+def test_a_planted_cause_is_found_as_far_as_the_metrics_show_it(case, causes):
+    assert dict(zip(SUBSETS, causes_of(case), strict=True)) == dict(zip(SUBSETS, causes, strict=True))
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize(("language", "beside"), [("en", ("G", "FRCG")), ("ru", ("GFRC",))])
 @each(("case", "causes"), PLANTED.values(), ids=PLANTED)
-def test_claim_metrics_find_every_planted_cause_alone_and_beside_others(case, causes, language, beside):
-    found = {metrics: case.cause(language, metrics) for metrics in beside}
-    assert found == dict.fromkeys(beside, causes[-1])
-
-
-def test_of_several_references_the_best_one_counts_where_answer_correctness_names_it():
-    case = Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}, others=[{"founder": SUPPORTED}])
-    assert (case.cause(metrics="G"), case.cause(metrics="GFRC"), case.cause(metrics="FRC")) == (IGNORED, FINE, FINE)
-
-
-def test_every_cause_is_planted():
-    assert {causes[-1] for _, causes in PLANTED.values()} == {*REMEDIES}
+def test_claim_metrics_find_every_planted_cause_alone_and_beside_others(case, causes):
+    assert {case.cause(metrics) for metrics in ("G", "FRCG", "GFRC", "RCF")} == {causes[-1]}
 
 
 # Several things wrong at once
@@ -275,7 +246,7 @@ def test_every_cause_is_planted():
 )
 def test_the_cause_that_explains_most_statements_holds_and_of_equals_the_first(case, cause, texts):
     (found,) = case.report().diagnose()
-    assert (found.cause, [finding.text for finding in found.findings]) == (cause, [WORDS["en"][name] for name in texts])
+    assert (found.cause, [finding.text for finding in found.findings]) == (cause, [WORDS[name] for name in texts])
 
 
 def test_of_several_references_the_one_that_the_answer_is_nearest_to_counts():
@@ -284,21 +255,7 @@ def test_of_several_references_the_one_that_the_answer_is_nearest_to_counts():
     nearest = {"year": SUPPORTED, "river": SUPPORTED}
     case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[nearest])
     (found,) = case.report().diagnose()
-    assert (found.cause, [f.text for f in found.findings]) == (IGNORED, [WORDS["en"]["river"]])
-
-
-@each("name", ["another number than in the contexts", "right, and grounded"])
-def test_the_agreement_of_draws_is_no_statement(name):
-    case, causes = PLANTED[name]
-    report = case.report(draws=3)
-    assert any(f.kind == "agreement" for s in report.rows[0].scores.values() for f in s.findings)
-    assert report.diagnose()[0].cause == causes[-1]
-
-
-@pytest.mark.gate
-def test_the_order_of_the_metrics_does_not_matter():
-    for case, causes in PLANTED.values():
-        assert {case.cause(metrics=order) for order in ("FRC", "CFR", "RCF")} == {causes[-1]}
+    assert (found.cause, [f.text for f in found.findings]) == (IGNORED, [WORDS["river"]])
 
 
 @each(("case", "causes"), PLANTED.values(), ids=PLANTED)
@@ -307,12 +264,6 @@ def test_a_failure_shows_nothing(case, causes):
     for lost, shown in zip(whole.scores, ("RC", "FC", "FR"), strict=True):
         spoilt = whole.model_copy(update={"scores": {**whole.scores, lost: failed(lost)}})
         assert Report([spoilt]).diagnose()[0].cause == causes[SUBSETS.index(shown)]
-
-
-def test_metrics_that_look_at_something_else_show_nothing():
-    other = Finding(kind="context", number=1, text="Munich", verdict="useful")
-    score = Score(metric="context_precision", aspect="ranking", value=1.0, findings=[other])
-    assert Report([row(0, score, contexts=["Munich"])]).diagnose()[0].cause == UNKNOWN
 
 
 def test_statements_of_two_judges_that_do_not_match_are_not_taken_for_each_other():
@@ -345,13 +296,7 @@ def test_rows_come_in_order_and_by_cause():
     assert [r.id for r in diagnosis.of(MISSED)] == ["q-0", "q-2"]
     assert [r.id for r in diagnosis[1:]] == ["q-1", "q-2"]
     assert str(diagnosis[0]) == f"q-0: retriever missed it ({HOSTILE})"
-
-
-def test_the_diagnosis_shows_a_line_for_each_cause():
-    lines = repr(of(MISSED, FINE, MISSED)).splitlines()
-    assert lines == ["Diagnosis of 3 samples", f"2 {MISSED}: {REMEDIES[MISSED]}", f"1 {FINE}"]
-    assert repr(of(FINE)).startswith("Diagnosis of 1 sample\n")
-    assert repr(of()) == "Diagnosis of 0 samples"
+    assert repr(diagnosis).splitlines() == ["Diagnosis of 3 samples", f"2 {MISSED}: {REMEDIES[MISSED]}", f"1 {FINE}"]
 
 
 def test_the_table_in_a_notebook_holds_counts_causes_and_remedies_and_no_tag_of_others(monkeypatch):
@@ -363,15 +308,9 @@ def test_the_table_in_a_notebook_holds_counts_causes_and_remedies_and_no_tag_of_
     assert texts == ["samples", "cause", "remedy", "1", MISSED, HOSTILE, "1", FINE]
 
 
-def test_a_report_of_nothing_has_no_causes():
-    assert (dict(Report([]).diagnose().counts), list(Report([]).diagnose())) == ({}, [])
-
-
 def cause_of(contexts, retrieved, **fields):
     """Return the cause and the statements that it explains, for two facts of the reference that no context holds."""
-    absent = [
-        Finding(kind="reference_statement", number=n, text=WORDS["en"][name], verdict=ABSENT) for n, name in FACTS
-    ]
+    absent = [Finding(kind="reference_statement", number=n, text=WORDS[name], verdict=ABSENT) for n, name in FACTS]
     score = Score(metric="context_recall", aspect="context", value=0.0, findings=absent)
     sample = Sample(question="?", contexts=contexts, retrieved=retrieved, **fields)
     (found,) = Report([row(0, score).model_copy(update={"sample": sample})]).diagnose()
@@ -380,7 +319,7 @@ def cause_of(contexts, retrieved, **fields):
 
 FACTS = [(1, "year"), (2, "river")]
 YEAR_CHUNK, RIVER_CHUNK = "The town of Munich was founded in 1158, says a chronicle.", "Munich lies on the river Isar."
-BOTH = [WORDS["en"][name] for _, name in FACTS]
+BOTH = [WORDS[name] for _, name in FACTS]
 
 
 @each(

@@ -15,7 +15,7 @@ from helpers.stored import assert_stored, page_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Finding, Report, Turn, agreement, calibrate
+from langchain_rageval import ConfigError, Finding, Report, Turn
 from langchain_rageval.report.labelling import describe_question, load_labels
 
 VALUES = [number / 99 for number in range(100)]
@@ -238,22 +238,6 @@ def test_a_sheet_that_is_not_there_says_so(tmp_path):
 # The whole way
 
 
-def test_from_a_report_over_a_sheet_to_agreement_and_calibration(tmp_path):
-    """A person who calls good what scores above 0.3."""
-    report = report_of(*[scored(number % 100 / 99) for number in range(400)])
-    report.to_label(120).to_csv(tmp_path / "labels.csv", delimiter=";", show_scores=True)
-    head, *lines = cells(tmp_path / "labels.csv", ";")
-    filled = [[*line[:-1], "да" if float(line[-2].replace(",", ".")) > 0.3 else "нет"] for line in lines]
-    saved(tmp_path / "filled.csv", [head, *filled], delimiter=";", encoding="cp1251")
-    scores, labels = report.scores(), load_labels(tmp_path / "filled.csv")
-    found = agreement(scores, labels)
-    assert (found.pairs, found.unlabelled, found["auc"].value) == (120, 280, 1.0)
-    assert found["accuracy"].value == pytest.approx(0.8, abs=0.02)
-    labelled = [(labels[name], scores[name]) for name in labels]
-    others = [score for name, score in scores.items() if name not in labels]
-    assert calibrate(labelled, others).mean == pytest.approx(0.7, abs=0.02)
-
-
 def test_the_page_to_label_is_as_stored(tmp_path):
     told = Turn(role="user", text="Сколько стоит полис?")
     fields = {"answer": "Сто рублей.", "contexts": ["Полис: 100."], "references": ["100"], "history": [told]}
@@ -269,15 +253,6 @@ def content_of(page):
     """Return the data and the words that are packed into a page, as text."""
     blocks = re.findall(r'<script type="text/plain" id="\w+">([^<]+)</script>', page.read_text(encoding="utf-8"))
     return [gzip.decompress(base64.b64decode(block)).decode() for block in blocks]
-
-
-def test_the_page_holds_no_scores_and_no_metadata(tmp_path):
-    judged = scored(0.0123).model_copy(update={"reason": "SECRET reason", "instrument": "SECRET"})
-    Report([row(0, judged, metadata={"model": "SECRET"})]).to_label(1).to_html(tmp_path / "labels.html")
-    content = "".join(content_of(tmp_path / "labels.html"))
-    assert "When was Munich founded?" in content
-    assert "SECRET" not in content
-    assert "0.0123" not in content
 
 
 def test_a_metric_of_your_own_has_a_question_too(tmp_path):

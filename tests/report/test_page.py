@@ -118,17 +118,6 @@ def test_both_languages_have_the_same_words_and_remedies_of_causes_and_the_scrip
     assert WORDS["ru"]["remedies"].keys() == {cause for cause, remedy in page_module.REMEDIES.items() if remedy}
 
 
-def test_reports_of_different_instruments_are_compared_only_if_allowed(tmp_path):
-    row = report([1.0]).rows[0]
-    other = row.model_copy(
-        update={"scores": {"faithfulness": score(1.0, instrument="fedcba9876543210.0123456789abcdef")}}
-    )
-    with pytest.raises(ConfigError, match="different instruments"):
-        Report([other]).to_html(tmp_path / "x.html", baseline=report([1.0]))
-    assert not (tmp_path / "x.html").exists()
-    Report([other]).to_html(tmp_path / "x.html", baseline=report([1.0]), allow_different_instruments=True)
-
-
 def test_notes_an_early_end_and_what_was_left_out_are_said(tmp_path):
     html = written(report([1.0], notes=["Judged <offline>."], complete=False, left_out=[(1, "faithfulness")]), tmp_path)
     assert "Judged &lt;offline&gt;." in html

@@ -76,13 +76,6 @@ def test_labels_confirm_or_contradict_the_verdict_of_the_judge(label, verdict, c
             found.check()
 
 
-def test_the_sheets_of_both_reports_do_as_well_as_one_of_pairs():
-    both = tuple({one.sample.id: label for one in run.rows} for run, label in ((CANDIDATE, 1.0), (BASELINE, 0.0)))
-    found = CANDIDATE.compare(BASELINE, labels=both)
-    assert (found.confirmed, found.corrected.labels) == (True, 60)
-    assert found.corrected.low > 0.8
-
-
 def test_labels_on_any_scale_are_estimated_with_the_width_of_the_scale():
     """Also if a labelled pair has no score in one report, or in none."""
     rng = random.Random(1)
@@ -144,17 +137,6 @@ def test_one_label_of_two_different_answers_is_not_taken_for_both(tmp_path):
         CANDIDATE.compare(BASELINE, labels=tmp_path / "twice.csv")
 
 
-def test_a_sheet_of_all_rows_of_both_reports_is_matched_by_question_and_answer(tmp_path):
-    """The second row of one id gets a number in a sheet."""
-    Report([*CANDIDATE.rows, *BASELINE.rows]).to_label(120).to_csv(tmp_path / "labels.csv")
-    text = (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
-    filled = [f"{line}{int('new' in line)}" if number else line for number, line in enumerate(text.splitlines())]
-    assert "q-1-2" in text
-    (tmp_path / "labels.csv").write_text("\n".join(filled), encoding="utf-8")
-    found = CANDIDATE.compare(BASELINE, labels=tmp_path / "labels.csv")
-    assert (found.confirmed, found.corrected.labels) == (True, 60)
-
-
 def test_of_several_metrics_the_labelled_one_is_named():
     both = [report_of(*[[scored(value, "a"), scored(value, "b")]] * 30) for value in (1.0, 0.0)]
     labels = tuple({f"q-{n}": label for n in range(30)} for label in (1.0, 0.0))
@@ -186,11 +168,6 @@ def test_a_mean_and_its_slices_are_corrected_by_the_code_of_calibrate():
     assert report.corrected({f"q-{n}": 1.0 for n in range(20)}, by="topic") == {"b": None, "a": None}
 
 
-def test_a_slice_that_no_sample_has_is_refused():
-    with pytest.raises(ConfigError, match=r"no sample has a value for 'topic'"):
-        CANDIDATE.corrected({f"q-{n}": 1.0 for n in range(60)}, by="topic")
-
-
 @each(
     ("lines", "count"),
     [
@@ -204,11 +181,6 @@ def test_labels_belong_to_a_row_by_id_or_by_question_and_answer(tmp_path, lines,
     notes = CANDIDATE.compare(BASELINE, labels=tmp_path / "labels.csv").notes
     assert [note.fields["count"] for note in notes if note.code == "labels-of-no-sample"] == [count] * bool(count)
     assert [note.fields["count"] for note in notes if note.code == "few-labels"] == [1]
-
-
-def test_an_answer_with_a_label_in_one_report_alone_is_no_labelled_pair():
-    labels = {f"q-{n}": 1.0 for n in range(30)}, {f"q-{n}": 0.0 for n in range(5, 60)}
-    assert CANDIDATE.compare(BASELINE, labels=labels).corrected.labels == 25
 
 
 def test_simulated_labels_show_a_difference_as_often_as_stated():

@@ -29,14 +29,6 @@ def texts(figure):
     ]
 
 
-def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
-    other = scored(1.0, instrument="fedcba9876543210.0123456789abcdef")
-    rows = [row.model_copy(update={"scores": {"faithfulness": other}}) for row in report(LATE).rows]
-    with pytest.raises(ConfigError, match="instruments"):
-        report(LATE).plot(baseline=Report(rows))
-    assert report(LATE).plot(baseline=Report(rows), allow_different_instruments=True)
-
-
 @each("value", [None, -3.0, 0.0, 1.0, 250.0])
 def test_any_value_can_be_drawn(value, tmp_path):
     unscored = Score(metric="m", aspect="answer", unscored="no facts")

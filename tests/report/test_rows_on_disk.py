@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from helpers.each import each
 from helpers.offline import rag_samples
 from helpers.reports import report_of, scored
 from helpers.waiting import PATIENCE, until
@@ -110,33 +109,6 @@ def pair(tmp_path_factory):
     ]
     report = evaluate([*samples, {"question": "Q?"}][:30], METRICS, progress=False, out=out)
     return Report.load(out), report
-
-
-QUESTIONS = {
-    "summary": lambda report: dict(report.summary()),
-    "by": lambda report: {name: dict(part) for name, part in report.summary(by="split").items()},
-    "cluster": lambda report: dict(report.summary(cluster="document")),
-    "by and cluster": lambda report: {n: dict(s) for n, s in report.summary(by="split", cluster="document").items()},
-    "worst": lambda report: report.worst("faithfulness", 7),
-    "failures": lambda report: report.failures(),
-    "repr": repr,
-    "html": lambda report: report._repr_html_(),
-    "length": len,
-    "pandas": lambda report: report.to_pandas().to_json(),
-    "diagnose": lambda report: (repr(report.diagnose()), list(report.diagnose())),
-    "rescore": lambda report: report.rescore(answer_correctness(JUDGE, HashingEmbeddings(), weights=(1, 0))),
-    "difference": lambda report: report.minimum_detectable_difference("faithfulness", baseline=report),
-    "compare": lambda report: repr(report.compare(report)),
-    "check": lambda report: report.check({"faithfulness": 0.0}),
-}
-
-
-@each("name", QUESTIONS)
-def test_whatever_is_asked_the_answer_is_the_same(pair, name):
-    eager, lazy = pair
-    assert isinstance(eager.rows, list)
-    assert isinstance(lazy.rows, RowsOnDisk)
-    assert QUESTIONS[name](lazy) == QUESTIONS[name](eager)
 
 
 def test_rows_are_a_sequence(pair):
@@ -304,19 +276,6 @@ def test_control_c_gives_the_rows_that_were_finished(out):
     assert any("interrupted" in note for note in report.notes)
 
 
-def test_an_interrupt_from_within_a_metric_does_too(out):
-    def interrupted(sample):
-        if sample.id == "q-5":
-            raise KeyboardInterrupt
-        return Score(metric="own", aspect="answer", value=1.0)
-
-    report = evaluate(many(9), RunnableLambda(interrupted), progress=False, out=out, max_concurrency=1)
-    assert not report.complete
-    assert {0, 1, 2, 3} <= {row.index for row in report.rows}
-    assert 5 not in {row.index for row in report.rows}
-    assert Report.load(out) == report
-
-
 def test_an_interrupt_keeps_the_finished_scores_of_unfinished_samples(out):
     over = threading.Event()
 
@@ -388,33 +347,6 @@ def test_a_disk_that_is_full_from_the_start_is_reported_before_any_call(out):
     with pytest.raises(ConfigError, match=r"report\.jsonl cannot be written: No space left on device; choose another"):
         evaluate(many(2), RunnableLambda(asked.append), progress=False, out=out)
     assert asked == []
-
-
-FULL = """
-import resource, signal, sys
-from langchain_core.runnables import RunnableLambda
-from langchain_rageval import ConfigError, Score, evaluate
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-metric = RunnableLambda(lambda _: Score(metric="own", aspect="answer", value=1.0, reason="x" * 3000))
-try:
-    evaluate([{"id": f"q-{n}", "question": f"Q{n}?"} for n in range(100)], metric, progress=False, out=sys.argv[1])
-except ConfigError as error:
-    print(error)
-"""
-
-
-@pytest.mark.gate
-def test_a_disk_that_gets_full_during_the_run_is_reported_and_what_was_written_loads(out):
-    old = evaluate(many(2), own(0.5), progress=False, out=out)
-    words = [sys.executable, "-c", FULL, str(out)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=TESTS.parent, timeout=PATIENCE)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "report.jsonl cannot be written: File too large; choose another path" in done.stdout
-    assert Report.load(out) == old
-    part = Report.load(f"{out}.part")
-    assert 10 < len(part) < 20
-    assert not part.complete
 
 
 @pytest.mark.parametrize("place", ["folder", "no folder/report.jsonl", "file/report.jsonl", "pipe"])

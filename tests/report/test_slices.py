@@ -1,7 +1,5 @@
 """Summaries by slice, and with samples that are tied together."""
 
-from dataclasses import replace
-
 import pytest
 from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
@@ -68,23 +66,7 @@ def test_a_path_that_no_sample_has_is_refused(named):
         tagged(None).summary(**named)
 
 
-def test_what_the_samples_do_have_is_named_whichever_has_it():
-    told = report({"metadata": {"split": "a"}}, {"metadata": {"level": 1}}, {})
-    with pytest.raises(ConfigError, match=r"the metadata are metadata\.level, metadata\.split"):
-        told.summary(by="splt")
-    assert report_of().summary(by="metadata.split") == dict(report_of().summary(cluster="metadata.split")) == {}
-
-
 # Clusters
-
-
-def test_a_slice_that_lacks_the_cluster_counts_each_of_its_samples_alone():
-    rows = [{"metadata": {"split": "a", "document": place % 3}} for place in range(9)]
-    told = report(*rows, *[{"metadata": {"split": "b"}}] * 9)
-    tied, plain = told.summary(by="split", cluster="document"), told.summary(by="split")
-    assert tied["a"]["faithfulness"].low < plain["a"]["faithfulness"].low - 0.05
-    assert tied["b"]["faithfulness"].low == pytest.approx(plain["b"]["faithfulness"].low, abs=0.05)
-    assert tied["b"]["faithfulness"].low < plain["b"]["faithfulness"].low  # Student's t
 
 
 def test_each_value_stays_with_its_own_cluster_also_beside_rows_without_one():
@@ -117,32 +99,8 @@ def test_what_is_neither_a_path_nor_a_function_is_refused(given):
             report_of(scored(0.5)).summary(**options)
 
 
-def turns(*conversations, values=None):
-    """A report whose samples are turns of these conversations, by the id of each; None for a sample alone."""
-    seen: dict[object, int] = {}
-    metadata = []
-    for name in conversations:
-        seen[name] = seen.get(name, 0) + 1
-        metadata.append({} if name is None else {"conversation": name, "turn": seen[name]})
-    return report(*({"id": str(place), "metadata": one} for place, one in enumerate(metadata)), values=values)
-
-
-def test_turns_of_one_conversation_count_as_one_unless_clusters_are_turned_off():
-    values = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
-    told = turns("a", "a", "a", "b", "b", None, "c", values=values)
-    given, alone = told.summary()["faithfulness"], told.summary(cluster=None)["faithfulness"]
-    groups = ["a", "a", "a", "b", "b", "alone", "c"]
-    assert (given.low, given.high) == bounded_mean_interval(values, clusters=groups)
-    assert (alone.low, alone.high) == bounded_mean_interval(values)
-    assert (given.units, given.unit, given.counted) == (4, "conversation", "7 in 4 conversations")
-    assert replace(given, unit="cluster") == told.summary(cluster="conversation")["faithfulness"]
-    assert given != alone
-
-
-def test_slices_by_turn_are_in_numeric_order_and_their_samples_independent():
-    told = turns(*["a"] * 11, "b", "b", values=[1.0] * 10 + [0.0, 0.0, 1.0])
-    found = told.summary(by="turn")
-    assert list(found) == [str(turn) for turn in range(1, 12)]
-    assert means(found)["1"] == 0.5
-    assert (found["1"]["faithfulness"].low, found["1"]["faithfulness"].high) == bounded_mean_interval([1.0, 0.0])
-    assert list(turns(None, "b", "b", "b").summary(by="turn")) == ["1", "2", "3", "(none)"]
+def test_slices_by_turn_are_in_numeric_order_and_rows_without_a_turn_come_last():
+    turns = [{}, *({"conversation": "a", "turn": turn} for turn in (10, 9, 1, 1))]
+    found = report(*({"metadata": own} for own in turns)).summary(by="turn")
+    assert means(found) == {"1": 0.5, "9": 1.0, "10": 0.0, "(none)": 1.0}
+    assert list(found) == ["1", "9", "10", "(none)"]

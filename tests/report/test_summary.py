@@ -4,23 +4,11 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import STATEMENT, failed, paid, report_of, row, sample, score, scored, unscored
+from helpers.reports import STATEMENT, failed, report_of, row, sample, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import (
-    Finding,
-    HashingEmbeddings,
-    OfflineJudge,
-    Report,
-    Row,
-    Sample,
-    Score,
-    answer_correctness,
-    context_recall,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import Finding, Report, Row, Sample, Score
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.statistics import bounded_mean_interval
 
@@ -44,12 +32,6 @@ def test_every_score_is_counted_once_and_only_values_make_the_mean(scores):
     assert summary.mean == (fmean(values) if values else None)
     assert (summary.low, summary.high) == (bounded_mean_interval(values) if values else (None, None))
     assert values or summary.interval == ""
-
-
-@pytest.mark.parametrize("values", [[0.2, 1.5], [-0.1, 0.5], [3.0, 4.0]])
-def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
-    summary = report_of(*map(scored, values)).summary()["faithfulness"]
-    assert (summary.mean, summary.low, summary.interval) == (fmean(values), None, "")
 
 
 # Abstained: samples whose answer states no facts; None for metrics that do not look
@@ -78,19 +60,6 @@ def test_abstained_counts_the_answers_without_facts(scores, abstained):
 # Cost
 
 
-def test_what_was_paid_is_added_up_also_for_failures():
-    one, other = paid(2, 100, 10, 0.5), paid(3, 50, 5, 0.25)
-    summary = report_of(scored(1.0, usage=one), failed(usage=other), unscored()).summary()["faithfulness"]
-    assert (summary.calls, summary.input_tokens, summary.output_tokens, summary.seconds) == (5, 150, 15, 0.75)
-
-
-def test_tokens_that_no_model_reports_are_none_and_some_count_beside_none():
-    silent = report_of(scored(1.0, usage=paid(1, None, None, 0.1))).summary()["faithfulness"]
-    assert (silent.input_tokens, silent.output_tokens) == (None, None)
-    mixed = report_of(scored(1.0, usage=paid(1, None, None, 0.1)), scored(1.0, usage=paid(1, 7, 3, 0.1)))
-    assert (mixed.summary()["faithfulness"].input_tokens, mixed.summary()["faithfulness"].output_tokens) == (7, 3)
-
-
 # Several metrics
 
 
@@ -110,37 +79,6 @@ def test_an_aspect_is_the_mean_of_its_metrics_with_lower_is_better_turned_round(
     assert summary["noise"].mean == 0.4
 
 
-def test_a_summary_is_a_mapping_in_the_order_of_the_run():
-    summary = report_of([scored(1.0, "b"), scored(0.5, "a")], [scored(0.0, "b"), failed("a")]).summary()
-    assert list(summary) == ["b", "a"]
-    assert len(summary) == 2
-    assert (summary["b"].mean, summary["a"].mean) == (0.5, 0.5)
-    with pytest.raises(KeyError):
-        summary["c"]
-
-
-def test_a_summary_reads_as_a_line_for_each_metric():
-    first, second = repr(report_of([scored(1.0), failed("other")]).summary()).splitlines()
-    assert first == "faithfulness 1.000 [0.207, 1.000] (1 scored, 0 unscored, 0 failed; 0 calls)"
-    assert second == "other no score (0 scored, 0 unscored, 1 failed; 0 calls)"
-    empty = report_of().summary()
-    assert (dict(empty), dict(empty.aspects), repr(empty)) == ({}, {}, "")
-
-
-def test_metrics_of_answers_say_how_many_abstain_also_of_those_with_a_value():
-    fact = ["Munich was founded in 1158."]
-    sample = {"question": "When was Munich founded?", "contexts": fact, "references": fact}
-    answers, judge = [*fact, "I do not know.", " "], OfflineJudge()
-    metrics = [answer_correctness(judge, HashingEmbeddings()), context_recall(judge), faithfulness(judge)]
-    summary = evaluate([{**sample, "answer": a} for a in answers], metrics, progress=False).summary()
-    grounded = summary["faithfulness"]
-    assert (grounded.abstained, grounded.unscored, grounded.scored) == (2, 2, 1)
-    assert (summary["answer_correctness"].abstained, summary["answer_correctness"].scored) == (2, 3)
-    assert summary["context_recall"].abstained is None
-    refusals = evaluate([{**sample, "answer": "I do not know."}], metrics[0], progress=False).summary()
-    assert refusals["answer_correctness"].abstained == 1
-
-
 def test_scores_count_under_the_name_that_the_row_has_for_them():
     both = Row(index=0, sample=Sample(question="Q?"), scores={"one": scored(1.0), "two": scored(0.5)})
     report = Report([both])
@@ -154,11 +92,6 @@ def failing(number, error, message, metric="faithfulness"):
     return Row(
         index=number, sample=sample(number), scores={metric: Score(metric=metric, aspect="grounding", failure=failure)}
     )
-
-
-def test_a_report_without_missing_scores_says_nothing_about_them():
-    whole = Report([Row(index=0, sample=sample(0), scores={"faithfulness": score(1.0)})])
-    assert len(str(whole).splitlines()) == 2
 
 
 def test_the_most_frequent_causes_come_first_and_the_rest_are_counted():
@@ -175,17 +108,6 @@ def test_the_most_frequent_causes_come_first_and_the_rest_are_counted():
 def test_a_long_message_is_cut():
     line = str(Report([failing(0, "A", "x" * 1000)])).splitlines()[2]
     assert line.endswith(": " + "x" * 300 + "…")
-
-
-def test_failures_come_before_unscored_samples_also_if_other_metrics_are_scored():
-    report = report_of(
-        [scored(1.0), unscored("why", "b"), failed("c")], [unscored(), scored(1.0, "b")], [scored(1.0), failed("c")]
-    )
-    assert str(report).splitlines()[4:] == [
-        "Failed: 2 of c: APIConnectionError in verify_statements, first in sample 'q-0': Connection error.",
-        "Unscored: 1 of b: why, first in sample 'q-0'",
-        "Unscored: 1 of faithfulness: the answer states no facts, first in sample 'q-1'",
-    ]
 
 
 def test_an_aspect_leaves_out_metrics_of_another_range_but_names_those_without_a_mean():

@@ -13,25 +13,8 @@ from langchain_rageval import ConfigError, Report, Row, Sample, trend
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.trend_page import trend_charts
-from langchain_rageval.statistics.sequential import spread_of_groups
 
 BASELINE = stream([0.9] * 6, seed=2)
-
-
-def test_rows_are_summarised_by_day_and_week():
-    live = stream([0.9] * 10)
-    days = trend(live)
-    assert list(days) == [f"2026-11-{day:02}" for day in range(2, 12)]
-    assert days["2026-11-02"]["faithfulness"].scored == 50
-    assert list(trend(live, by="week")) == ["2026-W45", "2026-W46"]
-    assert (days.alarms, days.baseline, days.notes) == ({}, None, [])
-    days.check()
-
-
-def test_rows_are_summarised_by_a_tag_in_order_of_time():
-    later = {"time": lambda one: one.time + timedelta(days=9), "index": lambda one: 1000 + one.index}
-    rows = [*over(stream([0.7] * 2, version="2"), **later).rows, *stream([0.9]).rows]
-    assert list(trend(Report(rows), by="version")) == ["1", "2"]
 
 
 def test_a_fall_raises_an_alarm_that_says_since_when():
@@ -45,28 +28,6 @@ def test_a_fall_raises_an_alarm_that_says_since_when():
     assert str(raised.value) == str(alarm)
     assert str(alarm) in repr(found)
     assert str(alarm) in found._repr_html_()
-
-
-def test_changes_are_dated_both_ways_and_without_a_baseline():
-    found = trend(stream([0.95] * 12 + [0.3] * 12 + [0.95] * 12))
-    first, second = found.changes["faithfulness"]
-    for change, day in ((first, 12), (second, 24)):
-        assert change.since == START + timedelta(days=day)
-    assert first.before > 0.8 > 0.4 > first.after == second.before
-    assert second.after > 0.8
-    assert str(first) == (
-        f"faithfulness changed from {first.before:.3f} to {first.after:.3f} on {first.since:%Y-%m-%d %H:%M} UTC "
-        "(estimate)"
-    )
-    assert str(first) in repr(found)
-    assert str(second) in found._repr_html_()
-
-
-def test_a_stable_stream_has_no_changes_and_a_better_one_no_alarm():
-    stable = trend(stream([0.9] * 20), BASELINE)
-    assert (stable.changes, stable.alarms) == ({}, {})
-    better = trend(stream([0.9] * 10 + [1.0] * 10), BASELINE)
-    assert (better.alarms, list(better.changes)) == ({}, ["faithfulness"])
 
 
 def with_days(spread, days=30, seed=0):
@@ -86,24 +47,11 @@ def test_days_that_differ_are_no_changes_but_a_note():
     assert not any(trend(with_days(0, seed=seed)).notes for seed in range(20))
 
 
-def test_weekends_are_no_changes():
-    month = stream([0.7 if day % 7 >= 5 else 0.9 for day in range(30)])
-    assert trend(month).changes == {}
-
-
 def test_hours_are_the_blocks_of_a_history_of_a_few_days():
     times = [START + timedelta(minutes=15 * number) for number in range(4 * 24)]
     rows = [row(n, scored(float(n < 48 or n % 4 == 0)), id=str(n), time=time) for n, time in enumerate(times)]
     (change,) = trend(Report(rows)).changes["faithfulness"]
     assert change.since == START + timedelta(hours=12)
-
-
-def test_repeats_of_a_question_count_once_a_day_and_again_on_the_next():
-    values = enumerate([1.0] * 24 + [0.0] * 24)
-    report = Report([row(n, scored(value), id="q", time=START + timedelta(hours=n)) for n, value in values])
-    assert trend(report, BASELINE).alarms == {}  # two values
-    many = over(report, time=lambda one: START + timedelta(days=one.index))
-    assert trend(many, BASELINE).alarms["faithfulness"].since == START + timedelta(days=24)
 
 
 def test_an_alarm_ends_with_since():
@@ -136,15 +84,6 @@ def turns_of(sample, count=3):
     return [sample.model_copy(update={"id": f"{sample.id}:{n}", "metadata": metadata}) for n in range(count)]
 
 
-def test_where_lower_is_better_a_rise_is_a_drift():
-    def noise(one):
-        return {"noise": scored(1 - float(one.scores["faithfulness"]), "noise", direction="lower")}
-
-    turned = partial(over, scores=noise)
-    assert trend(turned(stream([0.9] * 10)), turned(BASELINE)).alarms == {}
-    assert list(trend(turned(stream([0.5] * 10)), turned(BASELINE)).alarms) == ["noise"]
-
-
 @each(("low", "width", "bounds"), [(1, 4, (1, 5)), (0, 10, None), (0, 1, (None, None))])
 def test_an_alarm_does_not_depend_on_the_scale_of_the_values(low, width, bounds):
     """Without a range, the scale is that from 0 to the greatest value, or to 1."""
@@ -158,16 +97,6 @@ def test_an_alarm_does_not_depend_on_the_scale_of_the_values(low, width, bounds)
     found = trend(graded(live), graded(baseline), margin=0.05 * width).alarms["g"]
     assert (found.raised, found.since, found.samples) == (plain.raised, plain.since, plain.samples)
     assert (found.mean, found.baseline) == pytest.approx((low + width * plain.mean, low + width * plain.baseline))
-
-
-def test_the_spread_of_days_is_that_of_their_residuals():
-    live = with_days(0.3, days=11, seed=3)
-    found = trend(live)
-    assert found.changes == {}
-    values = [one.scores["faithfulness"].value for one in live.rows]
-    residuals = [value - fmean(values) for value in values]
-    days = [residuals[start : start + 40] for start in range(0, len(values), 40)]
-    assert [note.fields["spread"] for note in found.notes] == [pytest.approx(spread_of_groups(days, 1))]
 
 
 def test_rows_and_baselines_without_values_leave_dashes():
@@ -199,14 +128,6 @@ def test_a_shift_of_the_mix_is_named_and_is_no_drift_if_adjusted_for():
     (note,) = plain.notes
     assert note.startswith("The questions differ from those of the baseline: metadata.topic: ")
     assert trend(live, baseline, adjust="metadata.topic").alarms == {}
-
-
-def test_a_mix_that_shifts_half_way_is_a_change_unless_adjusted_for():
-    first, second = mixed(0.9, 1), mixed(0.1, 2)
-    live = Report([*first.rows, *over(second, time=lambda one: one.time + timedelta(days=20)).rows])
-    (change,) = trend(live).changes["faithfulness"]
-    assert abs(change.since - (START + timedelta(days=20))) <= timedelta(days=12)
-    assert trend(live, adjust="metadata.topic").changes == {}
 
 
 def test_days_are_those_of_utc_whatever_zone_a_row_has():

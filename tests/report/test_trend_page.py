@@ -1,7 +1,6 @@
 """The page of a trend as a file: curves, the alarm, and the worst samples of a period."""
 
 from functools import partial
-from itertools import pairwise
 
 import pytest
 import yaml
@@ -29,14 +28,6 @@ def test_weeks_without_rows_leave_a_gap_in_the_curve():
     values = [0.9, *[None] * 6, 0.9, *[None] * 13, 0.9]  # weeks 45, 46 and 48
     places = [point["x"] for point in charts_of(values, by="week")["faithfulness"]["points"]]
     assert places[2] - places[1] == pytest.approx(2 * (places[1] - places[0]))
-
-
-def test_labels_of_the_time_axis_do_not_touch():
-    for days in (1, 2, 3, 4, 7, 30, 200):
-        found = trend(live([0.9] * days, per_day=3))
-        labels = next(chart for chart in trend_charts(found) if chart["metric"] == "noise")["labels"]
-        assert 1 <= len(labels) <= 5
-        assert all(other[0] - one[0] >= 18 for one, other in pairwise(labels))
 
 
 def test_a_curve_is_drawn_where_its_numbers_are():
@@ -92,15 +83,6 @@ def test_both_languages_have_the_same_words():
     words = yaml.safe_load(read_template("trend_words.yaml"))
     assert words["en"].keys() == words["ru"].keys()
     assert words["en"]["trend_headlines"].keys() == words["ru"]["trend_headlines"].keys()
-
-
-def test_the_page_holds_the_worst_samples_only(tmp_path):
-    few, many = (trend(live([0.9] * 3, per_day=count)) for count in (60, 600))
-    sizes = []
-    for found in (few, many):
-        found.to_html(tmp_path / "trend.html")
-        sizes.append((tmp_path / "trend.html").stat().st_size)
-    assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_labels_at_the_edges_of_the_chart_do_not_stand_in_the_middle_of_their_place():

@@ -1,10 +1,9 @@
 """What counts as one: conversations, trees of a test set, repeats of a question; and ranges that travel with scores."""
 
-import numpy as np
 import pytest
 from helpers.reports import row, scored
 
-from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
+from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, metric
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import bounded_mean_interval
@@ -21,13 +20,6 @@ def samples(*fields):
 
 def with_metadata(*metadata):
     return samples(*({"metadata": own} for own in metadata))
-
-
-def clustered(rng, count, size, icc, mean=0.8):
-    """0/1 values of clusters that share a probability of success."""
-    a = mean * (1 - icc) / icc
-    chances = rng.beta(a, a * (1 - mean) / mean, count)
-    return ((rng.random((count, size)) < chances[:, None]) * 1.0).ravel().tolist()
 
 
 @pytest.mark.parametrize(
@@ -57,18 +49,6 @@ def test_another_cluster_replaces_the_rule():
     assert Units(given, lambda sample: sample.id).groups() == [0, 1, 2, 3]
     with pytest.raises(ConfigError, match="no sample has a value for 'chapter'"):
         Units(given, "chapter").groups()
-
-
-def test_the_number_of_units_stands_beside_the_mean():
-    trees = [{"metadata": {"tree_id": f"t{n // 4}"}} for n in range(100)]
-    report = Report([row(n, scored(1.0), id=str(n), **own) for n, own in enumerate(trees)])
-    mean = report.summary()["faithfulness"]
-    assert (mean.scored, mean.units, mean.unit, mean.counted) == (100, 25, "tree", "100 in 25 trees")
-    assert "(100 in 25 trees scored, 0 unscored, 0 failed" in repr(report)
-    alone = report.summary(cluster=None)["faithfulness"]
-    assert (alone.units, alone.unit, alone.counted) == (None, "", "100")
-    mixed = [*report.rows, *(row(100 + n, scored(1.0), id="q") for n in range(2))]
-    assert Report(mixed).summary()["faithfulness"].counted == "102 in 26 units"
 
 
 def test_samples_without_the_id_that_others_have_are_named():
@@ -114,23 +94,6 @@ def test_notes_on_pairs_are_worded_for_pairs():
         assert fields == [{"samples": 2, "units": 1}, {"samples": 3, "units": 1}, {"samples": 3, "units": 2}]
         loose = [note.fields for note in notes if note.code == "without-unit"]
         assert loose == [{"count": 3, "samples": 8, "field": name} for name in ("conversation", "tree_id")]
-
-
-def test_a_leaderboard_counts_conversations():
-    rng, parted = np.random.default_rng(6), 0
-    for _ in range(40):
-        rows = [
-            row(
-                n + 150 * model,
-                scored(value),
-                id=f"q{n}@{model}",
-                metadata={"model": str(model), "conversation": f"c{n // 6}"},
-            )
-            for model in range(2)
-            for n, value in enumerate(clustered(rng, 25, 6, 0.6))
-        ]
-        parted += not leaderboard(Report(rows), "faithfulness").rows[1].tied
-    assert parted <= 4
 
 
 @metric(reads={"answer"}, range=(0, 3), name="grade")
