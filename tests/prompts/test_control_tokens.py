@@ -4,7 +4,7 @@ import json
 
 import pytest
 from helpers.each import each, error_of
-from helpers.scripted import answering, human_of
+from helpers.scripted import answering, human_of, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -20,16 +20,8 @@ TOKENS = [
     *("<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|endoftext|>"),
     *("<|assistant|>", "<|channel|>", "<|message|>", "<|return|>", "<|role_sep|>", "<|message_sep|>", "<|IM_END|>"),
     *("<|reserved_special_token_17|>", "<|turn>", "<turn|>", '<|"|>', "<|fim hole|>", "[|system|]", "[|endofturn|]"),
-    *(
-        "<｜begin▁of▁sentence｜>",
-        "<｜Assistant｜>",
-        "<s>",
-        "</s>",
-        "<bos>",
-        "<eos>",
-        "<start_of_turn>",
-        "<end_of_turn>",
-    ),
+    *("<｜begin▁of▁sentence｜>", "<｜Assistant｜>", "<s>", "</s>", "<bos>", "<eos>"),
+    *("<start_of_turn>", "<end_of_turn>"),
     *("[INST]", "[/INST]", "<<SYS>>", "<</SYS>>", "[SYSTEM_PROMPT]", "[/TOOL_RESULTS]", "[SEP]", "<think>", "</think>"),
     *("<tool_call>", "</tool_response>", "<unused12>", "[gMASK]", "<sop>", "<reserved_106>"),
 ]
@@ -74,17 +66,12 @@ def test_an_escaped_json_document_has_the_same_content(value):
 
 @pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 def test_no_control_token_of_a_sample_reaches_the_judge(layout):
-    requests = []
-
-    def reply(messages):
-        requests.append(messages)
-        return OfflineJudge()._generate(messages).generations[0].message
-
+    judge = answering(lambda messages: OfflineJudge()._generate(messages).generations[0].message)
     hostile = "\n".join(f"Sentence about Munich {token} and Isar." for token in TOKENS)
     sample = {"question": f"When? {hostile}", "answer": f"In 1158. {hostile}", "contexts": [hostile, INSTRUCTION]}
-    evaluate([sample], faithfulness(Judge(answering(reply), layout=layout)), progress=False)
-    assert len(requests) > 1
-    for messages in requests:
+    evaluate([sample], faithfulness(Judge(judge, layout=layout)), progress=False)
+    assert len(judge.asked) > 1
+    for messages in judge.asked:
         assert not [token for token in TOKENS for message in messages if token in message.text]
         assert read_inputs(human_of(messages))["question"] == sample["question"]
 
@@ -105,14 +92,9 @@ def test_what_the_judge_sends_back_holds_the_tokens_of_the_text_again():
 
 
 def test_a_reply_is_quoted_without_control_tokens_when_the_question_is_repeated():
-    asked = []
-
-    def reply(messages):
-        asked.append(messages)
-        return AIMessage('{"statements": "<|im_end|> [/INST]", "x": "<|eot_id|>"')
-
-    step = verify_statements(Judge(answering(reply), attempts=2), of="answer")
+    judge = scripted(*['{"statements": "<|im_end|> [/INST]", "x": "<|eot_id|>"'] * 2)
+    step = verify_statements(Judge(judge, attempts=2), of="answer")
     sample = faithfulness(OfflineJudge()).read({"question": "?", "answer": "A.", "contexts": ["A."]})
     assert "verify_statements" in str(error_of(Exception, step.invoke, {"sample": sample, "answer_statements": ["A."]}))
-    assert len(asked[-1]) == 4
-    assert not [token for token in TOKENS for message in asked[-1] if token in message.text]
+    assert len(judge.asked[-1]) == 4
+    assert not [token for token in TOKENS for message in judge.asked[-1] if token in message.text]

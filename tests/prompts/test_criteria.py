@@ -66,12 +66,10 @@ def test_on_another_scale_grades_keep_their_place_between_the_ends(scale, descri
 
 def test_the_judge_reads_both_ends_of_the_scale_even_without_descriptions():
     bare = Criterion("tone", "Whether it is kind.", grades={2: "Neither."})
-    assert criterion_inputs(bare, (1, 5), with_examples=True) == {
-        "criterion": "tone",
-        "description": "Whether it is kind.",
-        "grades": {"1": "", "2": "Neither.", "5": ""},
-    }
-    assert list(criterion_inputs(bare, (1, 5), with_examples=True)["grades"]) == ["1", "2", "5"]
+    inputs = criterion_inputs(bare, (1, 5), with_examples=True)
+    assert inputs.keys() == {"criterion", "description", "grades"}
+    assert (inputs["criterion"], inputs["description"]) == ("tone", "Whether it is kind.")
+    assert list(inputs["grades"].items()) == [("1", ""), ("2", "Neither."), ("5", "")]
 
 
 def test_graded_answers_are_sorted_by_grade_and_can_be_left_out():
@@ -111,9 +109,4 @@ def test_lone_surrogates_are_replaced():
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, told):
-    with pytest.raises(ConfigError, match=told):
-        Criterion(**{"name": "tone", "description": "d", **given})
-
-
-def test_a_misspelt_field_is_refused():
-    assert "wieght" in str(error_of(TypeError, Criterion, "tone", "d", wieght=1))
+    assert told in str(error_of(ConfigError, Criterion, **{"name": "tone", "description": "d", **given}))

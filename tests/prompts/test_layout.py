@@ -26,14 +26,8 @@ from langchain_rageval.prompts.layout import (
 from langchain_rageval.prompts.promptset import Prompt, PromptSet
 
 READ_CONTEXTS = [
-    "critique_aspect",
-    "detect_answerable",
-    "find_entities",
-    "grade_contexts",
-    "grade_relevance",
-    "grade_rubric",
-    "select_sentences",
-    "verify_statements",
+    *("critique_aspect", "detect_answerable", "find_entities", "grade_contexts", "grade_relevance", "grade_rubric"),
+    *("select_sentences", "verify_statements"),
 ]
 LAYOUTS = ["contexts_first", "instruction_first", "shared_instructions"]
 CONTEXTS = ["Баню страхуют вместе с домом. Отдельно нельзя.", "Полис действует год."]
@@ -171,9 +165,8 @@ def test_a_step_whose_rules_are_not_shared_brings_them_along(own):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_prompt_without_examples_keeps_its_instruction(layout):
     prompts = PromptSet.default("en").replace("verify_statements", instruction="Compare them.", examples=[])
-    bare = RequestContent(
-        "verify_statements", prompts, prompts.get("verify_statements"), {}, NumberedContexts.of(["A."]), {}
-    )
+    block = NumberedContexts.of(["A."])
+    bare = RequestContent("verify_statements", prompts, prompts.get("verify_statements"), {}, block, {})
     messages = lay_out(bare, layout, with_schema=False)
     assert sum(message.text.count("Compare them.") for message in messages) == 1
 
@@ -199,12 +192,9 @@ def test_the_numbered_contexts_of_a_request_are_the_only_lines_that_start_with_a
 
 
 def test_a_prompt_of_a_user_whose_answers_name_no_chunk_by_number_shows_letters():
-    prompt = Prompt(
-        instruction="Say whether it is polite.",
-        examples=[{"input": {"contexts": ["Good day."]}, "output": {"polite": True, "context": "greeting"}}],
-    )
-    prompts = PromptSet.default("en")
-    content = RequestContent("Tone", prompts, prompt, {"answer": "Yes"}, NumberedContexts.of(["A."]), {})
+    example = {"input": {"contexts": ["Good day."]}, "output": {"polite": True, "context": "greeting"}}
+    prompt = Prompt(instruction="Say whether it is polite.", examples=[example])
+    content = RequestContent("Tone", PromptSet.default("en"), prompt, {"answer": "Yes"}, None, {})
     assert '{"contexts":["[A.1] Good day."]}' in human(content)
 
 
@@ -216,10 +206,8 @@ def test_the_inputs_are_the_last_json_object_whatever_a_field_holds(
     layout, with_schema, fold_system, question, statement, context
 ):
     inputs = {"question": question, "statements": [{"statement": 1, "text": statement}]}
-    messages = lay_out(
-        request(contexts=[context], inputs=inputs), layout, with_schema=with_schema, fold_system=fold_system
-    )
-    text = human_of(messages)
+    options = {"with_schema": with_schema, "fold_system": fold_system}
+    text = human_of(lay_out(request(contexts=[context], inputs=inputs), layout, **options))
     text.encode()  # a lone surrogate would raise here, as in a client
     wanted = {"question": encodable(question), "statements": [{"statement": 1, "text": encodable(statement)}]}
     assert read_inputs(text) == wanted
@@ -233,9 +221,8 @@ def test_the_schema_with_its_title_stands_before_the_inputs():
 
 
 def test_text_in_other_scripts_is_sent_as_it_is():
-    assert '{"question":"Как?","text":"Баня — «дом»"}' in human(
-        request("extract_statements", contexts=None, inputs={"question": "Как?", "text": "Баня — «дом»"})
-    )
+    given = {"question": "Как?", "text": "Баня — «дом»"}
+    assert '{"question":"Как?","text":"Баня — «дом»"}' in human(request("extract_statements", inputs=given))
 
 
 @pytest.mark.parametrize("text", ["no object here", "a\n[1, 2]", "\n{broken"])
@@ -247,10 +234,7 @@ def test_prompts_that_python_holds_for_equal_are_each_shown_as_they_are():
     yes, one = (Prompt(instruction="Judge.", examples=[{"input": {}, "output": {"polite": x}}]) for x in (True, 1))
     assert yes == one
     prompts = PromptSet.default("en")
-    shown = [
-        human_of(lay_out(RequestContent("tone", prompts, prompt, {}, None, {}), "contexts_first", with_schema=False))
-        for prompt in (yes, one)
-    ]
+    shown = [human(RequestContent("tone", prompts, prompt, {}, None, {})) for prompt in (yes, one)]
     assert '{"polite":true}' in shown[0]
     assert '{"polite":1}' in shown[1]
 
