@@ -14,16 +14,8 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, create_model
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Judge,
-    OfflineJudge,
-    Prompt,
-    StrictJsonOutputParser,
-    aevaluate,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, Prompt, aevaluate, evaluate, faithfulness
+from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.steps.judge_step import JudgeStep
 

@@ -14,15 +14,7 @@ from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.layout import (
-    SHARED,
-    Line,
-    NumberedContexts,
-    RequestContent,
-    lay_out,
-    read_inputs,
-    render_lines,
-)
+from langchain_rageval.prompts.layout import SHARED, Line, NumberedContexts, RequestContent, lay_out, read_inputs
 from langchain_rageval.prompts.promptset import Prompt, PromptSet
 
 READ_CONTEXTS = [
@@ -192,10 +184,10 @@ def test_the_numbered_contexts_of_a_request_are_the_only_lines_that_start_with_a
 
 
 def test_a_prompt_of_a_user_whose_answers_name_no_chunk_by_number_shows_letters():
-    example = {"input": {"contexts": ["Good day."]}, "output": {"polite": True, "context": "greeting"}}
+    example = {"input": {"contexts": ["Good day. Bye.", "Yes."]}, "output": {"polite": True, "context": "greeting"}}
     prompt = Prompt(instruction="Say whether it is polite.", examples=[example])
     content = RequestContent("Tone", PromptSet.default("en"), prompt, {"answer": "Yes"}, None, {})
-    assert '{"contexts":["[A.1] Good day."]}' in human(content)
+    assert '{"contexts":["[A.1] Good day. [A.2] Bye.","[B.1] Yes."]}' in human(content)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -339,11 +331,6 @@ def test_a_citation_is_never_invented(evidence):
     assert len(set(cited)) == len(cited)
     assert set(cited) <= contexts.sentences.keys()
     assert all(any(number in text for text in evidence) for number in cited)
-
-
-def test_chunks_of_an_example_may_be_lettered():
-    lines = NumberedContexts.of(["One. Two.", "Three."]).lines
-    assert list(render_lines(lines, "AB")) == ["[A]", "[A.1] One.", "[A.2] Two.", "[B]", "[B.1] Three."]
 
 
 def test_contexts_are_numbered_once_for_all_who_read_them_unless_they_are_long():

@@ -15,18 +15,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
-from langchain_rageval import (
-    Budget,
-    ConfigError,
-    JudgeOutputError,
-    Metric,
-    RetryPolicy,
-    Sample,
-    Step,
-    Value,
-    evaluate,
-    plan,
-)
+from langchain_rageval import Budget, Metric, RetryPolicy, Sample, Step, Value, evaluate, plan
+from langchain_rageval.errors import ConfigError, JudgeOutputError
 from langchain_rageval.evaluation.dry_run import dry_run_context
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.stage import Stage

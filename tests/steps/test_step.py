@@ -13,21 +13,9 @@ from helpers.own.politeness import politeness as politeness_by
 from helpers.scripted import human_of, scripted
 from pydantic import BaseModel, Field
 
-from langchain_rageval import (
-    ConfigError,
-    Judge,
-    Metric,
-    OfflineJudge,
-    Prompt,
-    PromptSet,
-    Sample,
-    Step,
-    Value,
-    evaluate,
-    jury,
-    plan,
-)
+from langchain_rageval import Judge, Metric, OfflineJudge, Prompt, PromptSet, Sample, Step, Value, evaluate, jury, plan
 from langchain_rageval import steps as public_steps
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts import answer_schemas
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.testing import ScriptedJudge

@@ -7,16 +7,8 @@ import pytest
 from helpers.each import each, error_of
 from helpers.scripted import answering, graded, human_of, scripted
 
-from langchain_rageval import (
-    ConfigError,
-    Criterion,
-    Judge,
-    JudgeOutputError,
-    PromptSet,
-    faithfulness,
-    rubric,
-    translate_prompts,
-)
+from langchain_rageval import Criterion, Judge, PromptSet, faithfulness, rubric, translate_prompts
+from langchain_rageval.errors import ConfigError, JudgeOutputError
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.prompts.layout import read_inputs
