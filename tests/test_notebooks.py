@@ -91,28 +91,10 @@ def notebook(name):
     return path
 
 
-@pytest.fixture
-def asked():
-    """Requests that `reply` has answered."""
-    return []
-
-
-@pytest.fixture
-def reply(asked):
-    """Reply function of a test server that answers offline and records the requests."""
-
-    def answer(request):
-        asked.append(request)
-        return offline(request)
-
-    return answer
-
-
-def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(
-    tmp_path, monkeypatch, gigachat_server, reply, asked
-):
+def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(tmp_path, monkeypatch, gigachat_server):
     monkeypatch.chdir(tmp_path)
-    server = gigachat_server(reply)
+    asked = []
+    server = gigachat_server(lambda request: asked.append(request) or offline(request))
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
     monkeypatch.setenv("GIGACHAT_BASE_URL", server.url)
     monkeypatch.setenv("GIGACHAT_AUTH_URL", f"{server.url}/oauth")
@@ -125,11 +107,10 @@ def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(
     assert "offline" not in " ".join(names["report"].notes)
 
 
-def test_vllm_requests_have_a_schema_and_begin_with_the_same_instructions(
-    tmp_path, monkeypatch, openai_server, reply, asked
-):
+def test_vllm_requests_have_a_schema_and_begin_with_the_same_instructions(tmp_path, monkeypatch, openai_server):
     monkeypatch.chdir(tmp_path)
-    server = openai_server(reply)
+    asked = []
+    server = openai_server(lambda request: asked.append(request) or offline(request))
     monkeypatch.setenv("VLLM_BASE_URL", f"{server.url}/v1")
     monkeypatch.setenv("VLLM_MODEL", "m")
     names = ran(notebook("vllm"))

@@ -47,7 +47,7 @@ def ask(chain):
 
 STATED = {name for name in CHAINS if name.startswith("a graph")} | {"a method"}
 STATED |= {"a function of a mapping", "a function that returns a pair"}
-WITHOUT_PROMPT = {"a graph of messages", "a graph of messages with a memory", "an LCEL chain with a fallback"}
+WITHOUT_PROMPT = {"a graph of messages with a memory", "an LCEL chain with a fallback"}
 WITHOUT_PROMPT |= {"a function of the question", "an async function", "an async method"}
 
 

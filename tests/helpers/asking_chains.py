@@ -327,23 +327,18 @@ def chat() -> Any:
     return sequence(MessagesState, {"write": write}, InMemorySaver())
 
 
-class Form(BaseModel):
-    messages: Annotated[list, add_messages] = []
-    found: list[Document] = []
-
-
 @dataclass
 class Record:
     messages: Annotated[list, add_messages] = field(default_factory=list)
     found: list[Document] = field(default_factory=list)
 
 
-def chat_of(state_class: Any) -> Any:
+def chat_of_record() -> Any:
     nodes = {
         "find": lambda state: {"found": keep("gold")(SEARCH.invoke("?"))},
         "write": lambda state: {"messages": [Echo().invoke([SystemMessage(joined(state.found)), *state.messages])]},
     }
-    return sequence(state_class, nodes, InMemorySaver())
+    return sequence(Record, nodes, InMemorySaver())
 
 
 def previous_turns(form: Any) -> Any:
@@ -425,15 +420,6 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         lambda: asked,
         "session_id",
     ),
-    "a history of which two messages are read": (
-        lambda: remembering(
-            RunnablePassthrough.assign(history=lambda given: given["history"][-2:]) | lines(WITH_HISTORY),
-            "question",
-            "history",
-        ),
-        lambda: asked,
-        "session_id",
-    ),
     "a retriever that reads the history": (
         lambda: remembering(aware_of_history(), "input", "chat_history", "answer"),
         lambda: lambda question: {"input": question},
@@ -445,8 +431,7 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         "thread_id",
     ),
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
-    "a graph with a state of pydantic": (lambda: chat_of(Form), lambda: messages_of, "thread_id"),
-    "a graph whose state is a dataclass": (lambda: chat_of(Record), lambda: messages_of, "thread_id"),
+    "a graph whose state is a dataclass": (chat_of_record, lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
     "an entrypoint that saves messages": (
         lambda: previous_turns(convert_to_messages),

@@ -81,10 +81,10 @@ class Conversation(TypedDict):
     context: list[Document]
 
 
-def graph(state: Any, asked: str, found: str, answer: str, as_found: Any = list, **options: Any) -> Any:
+def graph(state: Any, asked: str, found: str, answer: str, as_found: Any = list) -> Any:
     """Return a graph of two nodes, retrieve and answer, with the given names in its state."""
     retrieve = lambda values: {found: as_found(SEARCH.invoke(values[asked]))}  # noqa: E731
-    return sequence(state, {"retrieve": retrieve, "generate": lambda _: {answer: ANSWER}}, **options)
+    return sequence(state, {"retrieve": retrieve, "generate": lambda _: {answer: ANSWER}})
 
 
 def async_graph() -> Any:
@@ -94,11 +94,11 @@ def async_graph() -> Any:
     return sequence(State, {"answer": answer})
 
 
-def message_graph(**options: Any) -> Any:
+def message_graph() -> Any:
     def answer(values: Any) -> dict[str, Any]:
         return {"messages": [SEARCH.invoke(values["messages"][-1].text) and ("ai", ANSWER)]}
 
-    return sequence(MessagesState, {"answer": answer}, **options)
+    return sequence(MessagesState, {"answer": answer}, InMemorySaver())
 
 
 def dialogue_graph() -> Any:
@@ -154,21 +154,17 @@ def prompted() -> Any:
 
 CHAINS: dict[str, Any] = {
     "an LCEL chain that ends in a text": rag(SEARCH),
-    "an LCEL chain with retries": rag(SEARCH).with_retry(),
     "an LCEL chain with a fallback": RunnableLambda(by_text).with_fallbacks([rag(SEARCH)]),
     "an LCEL chain whose search is a function": prompted(),
     "an agent with a retriever tool": create_agent(Agent(), [TEXT_TOOL]),
     "an agent whose tool searches by itself": create_agent(Agent(), [search]),
     "an agent whose tool is async": create_agent(Agent(), [asearch]),
-    "an agent with a memory": create_agent(Agent(), [TEXT_TOOL], checkpointer=InMemorySaver()),
     "the last text of an agent": create_agent(Agent(), [TEXT_TOOL]) | (lambda state: state["messages"][-1].text),
     "a graph": graph(State, "question", "context", "answer"),
-    "a graph with a memory": graph(State, "question", "context", "answer", checkpointer=InMemorySaver()),
     "a graph with names of its own": graph(Generation, "question", "documents", "generation"),
     "a graph that joins the documents": graph(Joined, "question", "context", "answer", joined),
     "a graph of async nodes": async_graph(),
-    "a graph of messages": message_graph(),
-    "a graph of messages with a memory": message_graph(checkpointer=InMemorySaver()),
+    "a graph of messages with a memory": message_graph(),
     "a graph whose messages have another name": dialogue_graph(),
     "RetrievalQA": RetrievalQA.from_chain_type(Words(), retriever=SEARCH, return_source_documents=True),
     "RetrievalQA without its sources": RetrievalQA.from_chain_type(Words(), retriever=SEARCH),

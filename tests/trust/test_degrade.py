@@ -120,10 +120,3 @@ def test_the_offline_writer_makes_what_the_offline_judge_scores_lower():
     values = {row.sample.id: row.scores["faithfulness"].value for row in report.rows}
     assert values["q"] == 1.0
     assert values["q@ungrounded"] is None or values["q@ungrounded"] < 1
-
-
-def test_many_samples_by_batch():
-    judge = Writer()
-    made = degrade(judge.model).batch([SAMPLE, SAMPLE.model_copy(update={"id": "r"})])
-    assert [sorted(variants) for variants in made] == [["incomplete", "padded", "ungrounded"]] * 2
-    assert made[1]["padded"].id == "r@padded"
