@@ -251,21 +251,6 @@ def test_a_journal_keeps_the_scores_of_both_judges(tmp_path):
     assert again.audit["grade"] == first.audit["grade"]
 
 
-def test_check_takes_the_audited_mean(report):
-    audit = report.audit["grade"]
-    report.check({"grade": audit.low})
-    with pytest.raises(BelowThreshold) as raised:
-        report.check({"grade": audit.high + 0.01})
-    found = f"grade is {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the audit of {audit.audited} samples "
-    assert str(raised.value) == (
-        f"{found}({audit.own_mean:.3f} by its own judge), at least {audit.high + 0.01:g} is required "
-        "[below-threshold-by-audit]"
-    )
-    with pytest.raises(BelowThreshold, match="which does not decide whether it is at least") as raised:
-        report.check({"grade": audit.mean})
-    assert raised.value.codes == ["undecided-by-audit"]
-
-
 def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     own, _ = judge_of(lenient, "cheap")
     mute = Judge(RunnableLambda(lambda messages: "I cannot say."), version="mute", attempts=1)
@@ -280,10 +265,6 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
 
 def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
     report = report_of([(1.0, None if number % 4 == 3 else 1.0) for number in range(200)])
-    assert report.audit["grade"].low < 0.8  # the worst is assumed where the strong judge failed
-    report.check({"grade": 0.6}, max_failed=0.25)
-    with pytest.raises(BelowThreshold, match=r"whether it is at least 0\.9: .*undecided-by-audit"):
-        report.check({"grade": 0.9}, max_failed=0.25)
     with pytest.raises(BelowThreshold) as raised:
         report.check({"grade": 0.6}, max_failed=0.2)
     assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may [audit-failed]"
@@ -409,7 +390,6 @@ def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_d
         ({"share": 0}, "share must be a number above 0 and at most 1, such as 0.1, got 0"),
         ({"share": 1.01}, "share must be a number above 0 and at most 1, such as 0.1, got 1.01"),
         ({"seed": 0.5}, "seed must be a whole number, got 0.5"),
-        ({"seed": "x"}, "seed must be a whole number, got 'x'"),
         (
             {"judge": "openai:m"},
             "the judge of an audit is a judge or a model, got str; load_judge('openai:m') loads one by its name",

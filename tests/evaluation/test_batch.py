@@ -298,15 +298,6 @@ def test_traces_show_each_step_once():
     assert calls(report) == server.calls == 4
 
 
-def test_a_finished_run_is_not_paid_for_again(tmp_path, live):
-    with BatchServer(offline) as server:
-        journal = tmp_path / "run.db"
-        first, count = batched(server, journal=journal), server.calls
-        second = batched(server, journal=journal)
-    assert comparable(first) == comparable(second) == comparable(live)
-    assert server.calls == count
-
-
 def test_the_replies_in_a_journal_serve_another_metric_with_the_same_requests(tmp_path):
     with BatchServer(offline) as server:
         judge = Judge(model(server))

@@ -1,7 +1,6 @@
 """Canaries: plain statements with known verdicts, asked of the judges of a run with a gate."""
 
 import json
-from math import comb
 
 import pytest
 from helpers.doors import report_by
@@ -108,22 +107,6 @@ def test_two_errors_of_eight_ask_for_more_and_three_of_24_are_forgiven(wrong):
     errors = sum(number < n_asked for number in wrong)
     assert (report.canaries.asked, report.canaries.asked - report.canaries.right) == (n_asked, errors)
     assert bool(report.canaries.failed) == (errors > (2 if n_asked == 8 else 3))
-
-
-def passes(error):
-    """Return the probability that a judge with this rate of errors is accepted."""
-
-    def exactly(k, n):
-        return comb(n, k) * error**k * (1 - error) ** (n - k)
-
-    more = {first: sum(exactly(k, 16) for k in range(4 - first)) for first in (1, 2)}
-    return exactly(0, 8) + sum(exactly(first, 8) * more[first] for first in (1, 2))
-
-
-def test_bad_judges_pass_rarely_and_good_ones_nearly_always():
-    assert passes(0.3) <= 0.10
-    assert passes(0.5) <= 0.01
-    assert passes(0.03) >= 0.99
 
 
 @each(

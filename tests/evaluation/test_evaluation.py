@@ -39,12 +39,11 @@ from langchain_rageval import (
 from langchain_rageval.prompts.layout import read_inputs
 
 ONCE = RetryPolicy(attempts=1)
-DOORS = ("evaluate", "aevaluate", "astream_evaluate")
 LACKING = {"question": QUESTION, "answer": ANSWER}
 metric = faithfulness(OfflineJudge())
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=["evaluate", "aevaluate", "astream_evaluate"])
 def rows_of(request):
     """Each door in turn: `await rows_of(samples, metrics, **options)` gives the rows by index."""
 
@@ -331,12 +330,18 @@ async def test_no_samples_make_an_empty_report(samples, tmp_path):
 # A user's mistakes
 
 
-@each("samples", [[LACKING, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([LACKING, LACKING])])
-async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
+@each(
+    ("samples", "field"),
+    [([LACKING, LACKING], "contexts"), (pd.DataFrame([LACKING, LACKING]), "contexts"), ([SAMPLE, "text"], None),
+     ([SAMPLE, {"answer": ANSWER}], "question"), (pd.DataFrame([SAMPLE, {"answer": ANSWER}]), "question")],
+)  # fmt: skip
+async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples, field):
     judge = recording_judge()
-    with pytest.raises(SampleError):
+    with pytest.raises(SampleError) as caught:
         await rows_of(samples, faithfulness(judge))
-    assert judge.asked == []
+    number = 0 if field == "contexts" else 1
+    assert (judge.asked, caught.value.field) == ([], field)
+    assert str(caught.value).startswith(f"row {number + 1} (index {number})")
 
 
 HOLE = (
@@ -431,20 +436,11 @@ async def test_samples_with_one_id_and_one_question_are_numbered(rows_of, shape)
     assert [row.sample.id for row in rows] == ["a", "a-2", "a-3", "a-4"]
 
 
-async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of):
-    rows = await rows_of([SAMPLE, SAMPLE, {**SAMPLE, "split": "a"}, {**SAMPLE, "split": "b"}], metric)
-    assert [row.index for row in rows] == [0, 1, 2, 3]
-    (name,) = {Sample(question=SAMPLE["question"]).id}
-    assert [row.sample.id for row in rows] == [name, f"{name}-2", f"{name}-3", f"{name}-4"]
-    assert [row.sample.metadata.get("split") for row in rows] == [None, None, "a", "b"]
-
-
 @each(
     ("given", "mend"),
     [
         ({"metrics": []}, "at least one metric, such as faithfulness"),
         ({"metrics": faithfulness}, "got function; call it with a judge"),
-        ({"metrics": [faithfulness]}, "got function; call it with a judge"),
         ({"metrics": [metric, "faithfulness"]}, "a metric is a Runnable, got str"),
         ({"metrics": None}, "a metric is a Runnable, got NoneType"),
         (
@@ -460,11 +456,8 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
         ({"metrics": [metric, faithfulness(OfflineJudge())]}, r"two metrics are named \['faithfulness'\]; .* name="),
         ({"metrics": [metric, metric.with_retry()]}, r"two metrics are named \['faithfulness'\]"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
-        ({"max_concurrency": "4"}, "max_concurrency must be a whole number of at least 1, got '4'"),
         ({"max_concurrency": 2.5}, "max_concurrency must be a whole number"),
         ({"timeout": 0}, "timeout must be a number of seconds above 0, or None, got 0"),
-        ({"timeout": float("nan")}, "timeout must be a number of seconds above 0, or None, got nan"),
-        ({"timeout": "60"}, "timeout must be a number of seconds above 0, or None, got '60'"),
         ({"on_failure": "ignore"}, "on_failure must be 'record' or 'raise', got 'ignore'"),
         ({"retry": 3}, r"retry must be a RetryPolicy\(attempts=...\), got 3"),
         ({"fields": {"q": "question"}}, "'q' is not a field: use one of id, "),
@@ -570,13 +563,6 @@ async def test_a_runnable_that_returns_anything_else_is_a_failure(rows_of, rubbi
     assert row.scores["faithfulness"].value == 0.5
     (row,) = await rows_of([SAMPLE], RunnableLambda(lambda sample: 1 / 0, name="own"))
     assert (row.scores["own"].failure.error, row.scores["own"].failure.step) == ("ZeroDivisionError", None)
-
-
-async def test_no_score_hides_another_of_the_same_name(rows_of):
-    """Which names a user's Runnable gives is only known when it has run."""
-    two = [RunnableLambda(lambda _: score_of(0), name="a"), RunnableLambda(lambda _: score_of(1), name="b")]
-    with pytest.raises(ConfigError, match=r"two metrics are named \['own'\]"):
-        await rows_of([SAMPLE], two)
 
 
 async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
@@ -750,10 +736,3 @@ async def test_several_evaluations_side_by_side_do_not_mix_and_evaluate_works_in
     assert [[row.sample.id for row in report.rows] for report in reports] == [
         [s["id"] for s in part] for part in samples
     ]
-
-
-def test_an_invalid_row_of_a_list_or_frame_is_named_by_its_number():
-    for shape in (list, pd.DataFrame):
-        with pytest.raises(SampleError, match=r"^row 2 \(index 1\): .*question") as caught:
-            evaluate(shape([SAMPLE, {"answer": ANSWER}]), metric, progress=False)
-        assert caught.value.field == "question"

@@ -335,22 +335,14 @@ class TestUsage:
         assert report.summary()["faithfulness"].calls == server.calls == 2
 
 
-class TestNobodyThere:
-    async def test_an_address_without_a_scheme_is_not_tried_again(self, scores_of, chat_openai):
-        samples = rag_samples(3)
-        model = chat_openai(SimpleNamespace(url="localhost:8000"))
-        report = await scores_of(samples, faithfulness(model), retry=RetryPolicy(initial=30))
-        failed = check_rows(report, samples)
-        assert all("protocol" in failure.message for failure in failed)
-        assert (len(failed), report.summary()["faithfulness"].calls) == (3, 3)
-
-    async def test_a_wrong_path_is_not_tried_again(self, openai_server, scores_of, chat_openai):
-        samples = rag_samples(3)
-        judge = Judge(chat_openai(SimpleNamespace(url=openai_server(offline).url + "/v2")), mode="prompt")
+async def test_an_address_without_a_scheme_and_a_wrong_path_are_not_tried_again(openai_server, chat_openai, scores_of):
+    wrong = f"{openai_server(offline).url}/v2"
+    for url, problem in (("localhost:8000", "protocol"), (wrong, "No route /v2/v1/chat/completions")):
+        samples, judge = rag_samples(3), Judge(chat_openai(SimpleNamespace(url=url)), mode="prompt")
         report = await scores_of(samples, faithfulness(judge), retry=RetryPolicy(initial=30))
         failed = check_rows(report, samples)
-        assert all("No route /v2/v1/chat/completions" in failure.message for failure in failed)
-        assert report.summary()["faithfulness"].calls == 3
+        assert all(problem in failure.message for failure in failed)
+        assert (len(failed), report.summary()["faithfulness"].calls) == (3, 3)
 
 
 class TestMix:

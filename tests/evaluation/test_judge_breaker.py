@@ -54,29 +54,19 @@ class BadJudge:
         return self._reply
 
 
-WAYS = {
-    "wrong key": (Rejected(401), 1),
-    "dead address": (ConnectionRefusedError("refused"), 3),
-    "refusal in prose": ("I cannot help with this request.", 3),
-    "too many requests": (Rejected(429), 3),
-}
-QUICK = RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
-
-
 @pytest.mark.parametrize(
-    ("door", "way"),
+    ("door", "reply", "attempts"),
     [
-        ("evaluate", "wrong key"),
-        ("evaluate", "refusal in prose"),
-        ("aevaluate", "dead address"),
-        ("aevaluate", "too many requests"),
+        ("evaluate", Rejected(401), 1),
+        ("evaluate", "I cannot help with this request.", 3),
+        ("aevaluate", ConnectionRefusedError("refused"), 3),
+        ("aevaluate", Rejected(429), 3),
     ],
 )
-async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, door):
-    reply, attempts = WAYS[way]
-    judge = BadJudge(reply)
+async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(door, reply, attempts):
+    judge, quick = BadJudge(reply), RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
     metrics = [faithfulness(judge.model), context_recall(judge.model)]
-    report = await report_by(door, SAMPLES, metrics, retry=QUICK, max_concurrency=4)
+    report = await report_by(door, SAMPLES, metrics, retry=quick, max_concurrency=4)
     workers = 8
     assert 20 <= judge.calls <= (20 + workers) * attempts
     assert not report.complete

@@ -39,13 +39,9 @@ CALLS = [
 NAMES = "max_concurrency, timeout, retry, price, journal, budget, progress, on_failure, callbacks, strict, fields"
 
 
-def described(declared):
-    """Return the options that the docstring of one declaration describes."""
-    return re.findall(r"^    (\w+): ", inspect.getdoc(declared).partition("Attributes:")[2], re.MULTILINE)
-
-
 def test_each_option_is_described_once():
-    assert [name for declared, _ in DECLARED for name in described(declared)] == list(get_type_hints(EvaluateOptions))
+    docs = [inspect.getdoc(declared).partition("Attributes:")[2] for declared, _ in DECLARED]
+    assert re.findall(r"^    (\w+): ", "\n".join(docs), re.MULTILINE) == list(get_type_hints(EvaluateOptions))
 
 
 @each(("declared", "defaults"), DECLARED)
@@ -67,16 +63,8 @@ STREAMED = f"samples, metrics, {NAMES}"
     ("function", "given", "option", "more"),
     [
         (evaluate, (None, None), "max_concurency", f"; did you mean 'max_concurrency'? Its options: {EVALUATED}"),
-        (evaluate, (None, None), "zzz", f". Its options: {EVALUATED}"),
-        (
-            astream_evaluate,
-            (None, None),
-            "max_concurency",
-            f"; did you mean 'max_concurrency'? Its options: {STREAMED}",
-        ),
-        (astream_evaluate, (None, None), "out", ""),
+        (astream_evaluate, (None, None), "zzz", f". Its options: {STREAMED}"),
         (qualify_judge, (OfflineJudge(),), "timout", "; did you mean 'timeout'"),
-        (RagEvalCallback, (faithfulness(OfflineJudge()),), "timout", "; did you mean 'timeout'"),
         (RagEvalCallback, (faithfulness(OfflineJudge()),), "sample_rte", "; did you mean 'sample_rate'"),
         (TestsetGenerator, (OfflineJudge(), None, HashingEmbeddings()), "timout", "; did you mean 'timeout'"),
     ],

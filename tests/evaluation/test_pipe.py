@@ -139,11 +139,6 @@ async def test_so_many_questions_are_in_flight_at_most(most):
     assert peak <= most
 
 
-def test_a_chain_that_is_none_is_an_error_at_once():
-    with pytest.raises(ConfigError, match=r"^a chain must be a Runnable or a function of the question, got str$"):
-        answered_by("gpt")
-
-
 # scored_by
 
 
