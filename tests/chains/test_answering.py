@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from helpers.chains import FOUND
+from helpers.each import error_of
 from helpers.samples import CONTEXTS, rag
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableLambda
@@ -65,9 +66,8 @@ def interrupted(chain, journal, **options):
 def refused(chain, journal, state, **options):
     """Check that a run is refused with a message that names the three ways on, and that nothing is asked."""
     chain.asked.clear()
-    with pytest.raises(ConfigError) as error:
-        TESTSET.run(chain.ask, journal=journal, progress=False, **options)
-    assert (str(error.value), chain.asked) == (f"{journal} holds {state}: {THREE}", [])
+    error = error_of(ConfigError, TESTSET.run, chain.ask, journal=journal, progress=False, **options)
+    assert (str(error), chain.asked) == (f"{journal} holds {state}: {THREE}", [])
 
 
 def test_a_finished_run_answers_only_under_its_stated_version_or_to_ask_what_failed_and_says_so(tmp_path, caplog):
@@ -110,8 +110,7 @@ def test_an_unfinished_run_goes_on_with_resume_or_its_version(tmp_path):
         assert chain.asked == ["2?"]
         samples = TESTSET.run(chain.ask, journal=journal, progress=False, **goes_on)
         assert (answers(samples), chain.asked) == (["to 1?", "to 2?", "to 3?"], ["2?", "3?"])
-        state = state.replace("an unfinished", "a finished")
-        refused(chain, journal, state)
+        refused(chain, journal, state.replace("an unfinished", "a finished"))
 
 
 def test_a_finished_run_asks_questions_that_are_new(tmp_path):
@@ -141,10 +140,8 @@ def test_a_journal_that_holds_something_else_is_an_error(tmp_path):
 # Concurrency, timeout, progress
 
 
-@pytest.mark.gate
-@pytest.mark.parametrize(
-    "chain", ["sync", *(pytest.param(kind, marks=pytest.mark.gate) for kind in ("async", "async, on this loop"))]
-)  # each waits for the whole timeout
+@pytest.mark.gate  # each waits for the whole timeout
+@pytest.mark.parametrize("chain", ["sync", "async", "async, on this loop"])
 async def test_a_question_that_takes_too_long_is_recorded_and_the_others_are_answered(chain):
     release = threading.Event()
 
@@ -172,10 +169,8 @@ async def test_a_timeout_within_the_chain_keeps_its_own_message():
     def raises(question: str):
         raise TimeoutError("the index is slow")
 
-    for sample in (
-        *TESTSET.run(raises, timeout=PATIENCE, progress=False),
-        *await answered_by(raises, timeout=PATIENCE, progress=False).ainvoke(TESTSET),
-    ):
+    options = {"timeout": PATIENCE, "progress": False}
+    for sample in (*TESTSET.run(raises, **options), *await answered_by(raises, **options).ainvoke(TESTSET)):
         assert sample.metadata["error"] == "TimeoutError: the index is slow"
 
 
@@ -205,22 +200,19 @@ def test_the_progress_counts_questions_and_failures(capsys, monkeypatch):
 
 def test_wrong_options_are_errors_before_the_chain_is_asked():
     chain = Chain()
-    with pytest.raises(TypeError) as error:
-        TESTSET.run(chain.ask, max_concurency=1)
-    assert str(error.value) == (
+    assert str(error_of(TypeError, TESTSET.run, chain.ask, max_concurency=1)) == (
         "run() got an unexpected option 'max_concurency'; did you mean 'max_concurrency'? "
         "Its options: chain, max_concurrency, timeout, journal, version, resume, retry_failed, progress"
     )
-    with pytest.raises(ConfigError, match=r"^timeout must be a number of seconds above 0, or None, got 0$"):
-        answered_by(chain.ask, timeout=0)
-    with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
-        TESTSET.run(chain.ask, max_concurrency=0)
-    with pytest.raises(ConfigError, match=r"^version must be a text such as '1\.4', got 1\.4$"):
-        answered_by(chain.ask, journal="answers.db", version=1.4)
-    for unstated in ({"version": "1"}, {"resume": True}, {"retry_failed": True}):
-        with pytest.raises(ConfigError) as invalid:
-            TESTSET.run(chain.ask, **unstated)
-        assert str(invalid.value) == "version, resume and retry_failed need a journal: name its file"
+    needs_journal = "version, resume and retry_failed need a journal: name its file"
+    for options, problem in (
+        ({"timeout": 0}, "timeout must be a number of seconds above 0, or None, got 0"),
+        ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
+        ({"journal": "answers.db", "version": 1.4}, "version must be a text such as '1.4', got 1.4"),
+        *((unstated, needs_journal) for unstated in ({"version": "1"}, {"resume": True}, {"retry_failed": True})),
+    ):
+        for ask in (TESTSET.run, answered_by):
+            assert str(error_of(ConfigError, ask, chain.ask, **options)) == problem
     assert chain.asked == []
 
 

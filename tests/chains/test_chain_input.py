@@ -3,13 +3,13 @@
 from operator import itemgetter
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
+from helpers.samples import sequence
 from langchain_classic.chains import ConversationChain
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnableParallel
-from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -52,15 +52,16 @@ def input_of(sample, kind):
     return given
 
 
+TRANSCRIPT = "User: Кто основал Мюнхен?\nAssistant: Генрих Лев."
+
+
 @each(
     ("kind", "with_history", "alone"),
     [
         (None, {"chat_history": EARLIER}, {}),
         (WithHistory, {"history": EARLIER}, {"history": []}),
-        (
-            *(WithTranscript, {"chat_history": "User: Кто основал Мюнхен?\nAssistant: Генрих Лев."}),
-            {"chat_history": ""},
-        ),
+        (WithTranscript, {"chat_history": TRANSCRIPT}, {"chat_history": ""}),
+        (WithMessages, {"messages": [*EARLIER, HumanMessage(CHAT.question)]}, {"messages": EARLIER[:1]}),
     ],
 )
 def test_a_chain_gets_the_turns_before_the_question_where_it_takes_them(kind, with_history, alone):
@@ -68,17 +69,9 @@ def test_a_chain_gets_the_turns_before_the_question_where_it_takes_them(kind, wi
         assert input_of(sample, kind) == {"question": sample.question, "input": sample.question, **more}
 
 
-def test_a_list_of_messages_gets_the_turns_before_the_question():
-    given = input_of(CHAT, WithMessages)["messages"]
-    assert given == [*EARLIER, HumanMessage(CHAT.question)]
-    assert input_of(ALONE, WithMessages)["messages"] == [HumanMessage(ALONE.question)]
-
-
 def test_a_chain_that_takes_a_text_gets_the_question_and_a_warning(caplog):
     assert input_of(CHAT, str) == CHAT.question
-    assert [record.getMessage() for record in caplog.records] == [
-        "the chain takes no history: 1 questions are asked without the turns before them"
-    ]
+    assert caplog.messages == ["the chain takes no history: 1 questions are asked without the turns before them"]
 
 
 def test_a_stored_answer_belongs_to_its_conversation(tmp_path):
@@ -113,51 +106,34 @@ def typed(form: Form):
     return form.question
 
 
-def graph():
-    built = StateGraph(Topic)
-    built.add_node("write", lambda state: pytest.fail("the graph was asked"))
-    built.add_edge(START, "write")
-    return built.compile()
-
-
+GRAPH = sequence(Topic, {"write": lambda state: pytest.fail("the graph was asked")})
 REMEDY = "pass a function that builds its input, such as lambda question: chain.invoke"
-
-
 NONE = "none of which is known as the question"
+UNKNOWN = "and no value is known for"
+TWO_NAMES = ChatPromptTemplate([("human", "{subject} {tone}")])
+STYLED = ChatPromptTemplate([("human", "{question} {style}")]) | FakeListChatModel(responses=["?"])
+ITEMS = RunnableParallel(a=itemgetter("subject"), b=itemgetter("style"))
 
 
 @each(
     ("chain", "names", "problem", "call"),
     [
-        (
-            ChatPromptTemplate([("human", "{subject} {tone}")]),
-            "subject, tone",
-            NONE,
-            "{'subject': question, 'tone': ...}",
-        ),
-        (
-            ChatPromptTemplate([("human", "{question} {style}")]) | FakeListChatModel(responses=["?"]),
-            *("question, style", "and no value is known for {style}", "{'question': question, 'style': ...}"),
-        ),
-        (
-            RunnableParallel(a=itemgetter("subject"), b=itemgetter("style")),
-            *("subject, style", NONE, "{'subject': question, 'style': ...}"),
-        ),
-        (graph(), "subject, style", NONE, "{'subject': question}"),
-        (typed, "question, limit", "and no value is known for {limit}", "Form(question=question, limit=...)"),
+        (TWO_NAMES, "subject, tone", NONE, "{'subject': question, 'tone': ...}"),
+        (STYLED, "question, style", f"{UNKNOWN} {{style}}", "{'question': question, 'style': ...}"),
+        (ITEMS, "subject, style", NONE, "{'subject': question, 'style': ...}"),
+        (GRAPH, "subject, style", NONE, "{'subject': question}"),
+        (typed, "question, limit", f"{UNKNOWN} {{limit}}", "Form(question=question, limit=...)"),
     ],
 )
 def test_a_chain_whose_input_is_not_known_is_refused_with_what_it_takes(chain, names, problem, call):
-    with pytest.raises(ConfigError) as refused:
-        answered_by(chain, progress=False).invoke([ALONE])
-    assert str(refused.value) == f"the chain takes {{{names}}}, {problem}: {REMEDY}({call})"
+    error = error_of(ConfigError, answered_by(chain, progress=False).invoke, [ALONE])
+    assert str(error) == f"the chain takes {{{names}}}, {problem}: {REMEDY}({call})"
 
 
 def test_a_function_of_two_arguments_is_refused():
-    with pytest.raises(ConfigError) as refused:
-        answered_by(two, progress=False).invoke([ALONE])
     remedy = "pass a function of the question alone, such as lambda question: two(question, ...)"
-    assert str(refused.value) == f"two takes question, style: {remedy}"
+    error = error_of(ConfigError, lambda: answered_by(two, progress=False).invoke([ALONE]))
+    assert str(error) == f"two takes question, style: {remedy}"
 
 
 def test_an_error_about_names_says_what_the_chain_was_given():

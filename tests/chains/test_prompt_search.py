@@ -25,9 +25,10 @@ CHINESE = "慕尼黑由亨利狮子公爵于1158年建立，当时他将盐路�
 
 def call(number, output, *prompt):
     """Return a model call that starts and ends at the time of its number."""
-    result = ModelCall(2 * number, prompt_of(prompt if len(prompt) > 1 else [HumanMessage(prompt[0])]))
+    result = ModelCall(2 * number, prompt_of([HumanMessage(prompt[0])] if len(prompt) == 1 else prompt))
     if output is not None:
-        result.end(2 * number + 1, LLMResult(generations=[[ChatGeneration(message=AIMessage(output))]]))
+        generation = ChatGeneration(message=AIMessage(output)) if isinstance(output, str) else output
+        result.end(2 * number + 1, LLMResult(generations=[[generation] if generation else []]))
     return result
 
 
@@ -74,10 +75,8 @@ def test_a_part_of_a_chunk_is_what_was_read(read, part):
 
 def test_a_few_words_in_common_are_not_a_part():
     assert found(f"Say when Munich was founded by someone. {B}", A, B) == [B]
-    assert found(f"{A} Munich was founded by Henry the Lion.", A, "Munich was founded by Henry the Lion.") == [
-        A,
-        "Munich was founded by Henry the Lion.",
-    ]
+    short = "Munich was founded by Henry the Lion."
+    assert found(f"{A} {short}", A, short) == [A, short]
 
 
 def test_each_stretch_of_a_prompt_counts_for_one_chunk():
@@ -85,9 +84,7 @@ def test_each_stretch_of_a_prompt_counts_for_one_chunk():
     assert found(A, overlapping, A, A[:50]) == [A]
     assert found(overlapping, overlapping, A, B) == [overlapping]
     assert found(f"{A}\n\n{A}", A, A[10:]) == [A]
-    sheets = [
-        f"Data sheet of the product {name}: it weighs {n} kg and costs {n} euros." for n, name in enumerate("XYZ")
-    ]
+    sheets = [f"Data sheet of the product {name}: it weighs {n} kg, at {n} euros." for n, name in enumerate("XYZ")]
     assert found(f"{sheets[0]}\n{sheets[2]}", *sheets) == [sheets[0], sheets[2]]
     heads = [f"Handbook of the ministry of transport, third edition, page {n}, for internal use only. " for n in (1, 2)]
     assert found(heads[0] + A, heads[0] + A, heads[1] + B) == [heads[0] + A]
@@ -95,15 +92,10 @@ def test_each_stretch_of_a_prompt_counts_for_one_chunk():
 
 
 HEADS = [f"Rules of the company Daisy, for internal use only, page {n}. " for n in range(3)]
-SHEETS = [
-    head + body
-    for head, body in zip(
-        HEADS, ("Leave is asked for early.", "Travel is paid by bill.", "Notes go to the staff."), strict=True
-    )
-]
-FAQ = [
-    f"Q: When was {town} founded? A: In {year}." for town, year in (("Munich", 1158), ("Berlin", 1237), ("Ulm", 854))
-]
+BODIES = ("Leave is asked for early.", "Travel is paid by bill.", "Notes go to the staff.")
+SHEETS = [head + body for head, body in zip(HEADS, BODIES, strict=True)]
+YEARS = {"Munich": 1158, "Berlin": 1237, "Ulm": 854}
+FAQ = [f"Q: When was {town} founded? A: In {year}." for town, year in YEARS.items()]
 WINDOWS = [f"{n}. " + " ".join(f"w{7 * n + place}" for place in range(30)) for n in range(8)]
 CODE = [
     "def add(a, b):\n    return a + b",
@@ -111,10 +103,6 @@ CODE = [
     "class Bag:\n    def put(self, x):\n        pass",
 ]
 TAGGED = ["<p>Munich &amp; its <b>bridge</b> were built by the duke.</p>", "<p>Berlin has a <i>zoo</i> of its own.</p>"]
-
-
-def without_tags(text):
-    return html.unescape(re.sub("<[^>]+>", "", text))
 
 
 @each(
@@ -126,7 +114,7 @@ def without_tags(text):
         (FAQ, [2], str.upper),
         (WINDOWS, [5, 4, 3], str),
         (CODE, [2, 1], lambda text: "\n".join(f"{n}  {line}" for n, line in enumerate(text.splitlines(), 1))),
-        (TAGGED, [0], without_tags),
+        (TAGGED, [0], lambda text: html.unescape(re.sub("<[^>]+>", "", text))),
     ],
     ids=range(7),
 )
@@ -225,22 +213,16 @@ def test_the_answer_is_found_in_what_a_model_wrote_and_around_it():
     assert read([wrong, call(2, "something else", A)], A, C) == []
     assert read([call(1, ANSWER, A), call(2, ANSWER, B)], A, B) == [B]  # the last one, as after a retry
     called = AIMessage("", tool_calls=[{"name": "Reply", "args": {"answer": ANSWER, "pages": [1]}, "id": "1"}])
-    structured = ModelCall(2, prompt_of([HumanMessage(A)]))
-    structured.end(3, LLMResult(generations=[[ChatGeneration(message=called)]]))
-    assert read([wrong, structured], A, C) == [A]
+    assert read([wrong, call(2, ChatGeneration(message=called), A)], A, C) == [A]
 
 
 def test_calls_without_an_output_and_prompts_without_a_text_are_read():
-    empty = ModelCall(2, prompt_of([]))
-    empty.end(3, LLMResult(generations=[[Generation(text=ANSWER)]]))
-    image = ModelCall(4, prompt_of([HumanMessage([{"type": "image_url", "image_url": {"url": "data:,"}}])]))
-    image.end(5, LLMResult(generations=[[]]))
-    assert read([call(1, None, A), empty, image], A) == []
+    written = Generation(text=ANSWER)
+    image = [{"type": "image_url", "image_url": {"url": "data:,"}}]
+    assert read([call(1, None, A), call(2, written), call(3, (), image)], A) == []
     blocks = HumanMessage([{"type": "text", "text": A}, {"type": "document", "source": {"type": "text", "data": B}}])
     assert read([call(1, ANSWER, blocks, HumanMessage(QUESTION))], A, B, C) == [A, B]
-    texts = ModelCall(2, prompt_of([f"{A} {QUESTION}"]))
-    texts.end(3, LLMResult(generations=[[Generation(text=ANSWER)]]))
-    assert read([texts], A, B) == [A]
+    assert read([call(1, written, A, QUESTION)], A, B) == [A]
 
 
 LARGE = {
@@ -258,11 +240,8 @@ def test_large_documents_are_compared_in_linear_time(form):
     start = time.process_time()
     parts = found(LARGE[form](documents), *documents)
     assert time.process_time() - start < 3
-    assert [len(part) for part in parts] == {
-        "whole": [*map(len, documents)],
-        "one dropped": [*map(len, documents[:4])],
-    }.get(form, [len(part) for part in parts])
     assert len(parts) == (4 if form == "one dropped" else 5)
+    assert form == "cut" or parts == documents[: len(parts)]
 
 
 @pytest.mark.parametrize("pattern", ["a ", "yes no ", "one two three four five "])

@@ -25,14 +25,13 @@ from helpers.reading_chains import (
     rag,
     reordered,
 )
-from helpers.samples import Search, watched, watching, with_callback
+from helpers.samples import Search, sequence, watched, watching, with_callback
 from helpers.waiting import PATIENCE
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
-from langgraph.graph import START, StateGraph
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -272,20 +271,13 @@ def test_a_part_of_a_chunk_has_its_place_in_the_document():
 
 
 def test_a_graph_keeps_documents_of_earlier_turns_as_contexts_only_if_the_model_reads_them():
-    def graph_of(context):
-        flow = StateGraph(State)
-        flow.add_node("retrieve", lambda state: {"documents": [*state["documents"], *KEEPS(SEARCH.invoke("?"))]})
-        chain = PROMPT | Model()
-        flow.add_node("write", lambda state: {"answer": chain.invoke({**state, "context": context(state)}).text})
-        flow.add_edge(START, "retrieve")
-        flow.add_edge("retrieve", "write")
-        return flow.compile()
-
     def run(context):
-        callback, rows = watching()
-        with callback:
-            given = {"question": QUESTION, "documents": [EXAMPLE]}
-            graph_of(context).invoke(given, with_callback(callback))
+        chain = PROMPT | Model()
+        nodes = {
+            "retrieve": lambda state: {"documents": [*state["documents"], *KEEPS(SEARCH.invoke("?"))]},
+            "write": lambda state: {"answer": chain.invoke({**state, "context": context(state)}).text},
+        }
+        _, rows = watched(sequence(State, nodes), {"question": QUESTION, "documents": [EXAMPLE]})
         return ids(rows[0].sample.contexts)
 
     assert run(lambda state: joined(state["documents"])) == ["ex", "gold"]
@@ -300,30 +292,24 @@ def test_a_report_counts_the_chunks_and_says_which_answers_have_other_contexts()
     )
     report = evaluate([kept, unread, missing], hit_rate_at(1), progress=False)
     notes = {note.code: str(note) for note in report.notes}
-    assert notes["chunks-read"] == "Chunks: 6 retrieved, 4 read by the model, in 2 samples."
-    assert notes["unread-contexts"] == (
-        "Contexts of 1 of 3 answers are what the retrievers returned: no prompt of a model that holds them was seen."
-    )
-    assert notes["no-contexts"] == (
-        "1 of 3 answers have no contexts, since no retriever ran: let the chain return the documents."
-    )
+    retrieved = "are what the retrievers returned: no prompt of a model that holds them was seen."
+    missing = "have no contexts, since no retriever ran: let the chain return the documents."
+    assert {code: notes[code] for code in ("chunks-read", "unread-contexts", "no-contexts")} == {
+        "chunks-read": "Chunks: 6 retrieved, 4 read by the model, in 2 samples.",
+        "unread-contexts": f"Contexts of 1 of 3 answers {retrieved}",
+        "no-contexts": f"1 of 3 answers {missing}",
+    }
     given = [Sample(question=QUESTION, answer=ANSWER, contexts=["a"], context_ids=["a"], reference_context_ids=["a"])]
     assert evaluate(given, hit_rate_at(1), progress=False).notes == []
 
 
-def marked(documents):
-    return [Document(f"[1] {d.page_content}", metadata=d.metadata) for d in documents if d.id == "gold"]
-
-
-def trimmed(documents):
-    return [Document(d.page_content[:80], metadata=d.metadata) for d in documents if d.id != "zoo"]
-
-
 def test_a_chunk_that_a_step_has_cut_or_marked_keeps_its_id():
-    sample = ask(rag(marked))
-    assert (sample.context_ids, sample.contexts) == (["gold"], [f"[1] {GOLD.page_content}"])
-    sample = ask(rag(trimmed))
-    assert sample.context_ids == ["river", "gold"]
-    assert sample.contexts == [FOUND[0].page_content[:80], GOLD.page_content[:80]]
+    changes = {"gold": lambda text: f"[1] {text}", "river gold": lambda text: text[:80]}
+    for kept, change in changes.items():
+        chunks = [one for one in FOUND if one.id in kept.split()]
+        changed = [Document(change(one.page_content), metadata=one.metadata) for one in chunks]
+        sample = ask(rag(lambda found, changed=changed: changed))
+        assert sample.context_ids == kept.split()
+        assert sample.contexts == [one.page_content for one in changed]
     compressed = ask(TABLE["compression"][0])
     assert (compressed.context_ids, compressed.metadata["context_sources"]) == (["gold"], ["munich.md"])
