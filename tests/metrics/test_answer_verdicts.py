@@ -92,43 +92,23 @@ def test_a_report_can_score_it_anew_from_its_findings_of_the_same_kind(given):
 ANSWERED = Sample(question="How?", answer="Like so.")
 
 
-def scored(*replies, aspect="coherence", sample=ANSWERED, **options):
-    return aspect_critique(scripted(*replies), aspect, **options).invoke(sample)
-
-
 @each(
-    ("aspect", "direction"),
+    ("aspect", "options", "name", "direction"),
     [
-        ("harmfulness", "lower"),
-        ("maliciousness", "lower"),
-        ("coherence", "higher"),
-        ("correctness", "higher"),
-        ("conciseness", "higher"),
+        ("tone", {}, "tone", "higher"),  # an aspect of the user's own
+        ("conciseness", {"direction": "lower", "name": "curtness"}, "curtness", "lower"),
     ],
 )
 @each("applies", [True, False])
-def test_it_is_one_when_the_aspect_applies_and_zero_when_not(aspect, direction, applies):
-    score = scored(critique(applies, "It is so."), aspect=aspect)
+def test_it_is_one_when_the_aspect_applies_by_the_given_definition(aspect, options, name, direction, applies):
+    judge = scripted(critique(applies, "It is so."))
+    score = aspect_critique(judge, aspect, definition="Short.", **options).invoke(ANSWERED)
     assert (score.value, score.reason, score.usage.calls) == (float(applies), "It is so.", 1)
-    assert (score.metric, score.aspect, score.direction) == (aspect, "answer", direction)
+    assert (score.metric, score.direction) == (name, direction)
+    assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == (aspect, "Short.")
 
 
-def test_an_aspect_of_the_users_own_has_a_definition_and_by_default_higher_is_better():
-    judge = scripted(critique(True))
-    score = aspect_critique(judge, "tone", definition="It is polite.").invoke(ANSWERED)
-    assert (score.metric, score.direction, score.value) == ("tone", "higher", 1.0)
-    assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == ("tone", "It is polite.")
-
-
-def test_direction_definition_and_name_may_be_chosen():
-    judge = scripted(critique(True))
-    metric = aspect_critique(judge, "conciseness", definition="Rudely short.", direction="lower", name="curtness")
-    score = metric.invoke(ANSWERED)
-    assert (score.metric, score.direction) == ("curtness", "lower")
-    assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == ("conciseness", "Rudely short.")
-
-
-@each("draws", [1, 3, 5])
+@each("draws", [1, 5])
 def test_each_draw_is_a_call_and_the_majority_decides(draws):
     replies = [critique(n % 2 == 0, f"r{n}") for n in range(draws)]
     judge = scripted(*replies)
@@ -146,9 +126,8 @@ def test_votes_without_a_majority_give_no_score_but_are_found():
     assert [finding.kind for finding in score.findings] == ["aspect", "agreement"]
 
 
-@pytest.mark.parametrize(("applies", "reason"), [(True, "yes"), (False, "no")])
-def test_a_judge_without_a_reason_leaves_its_verdict_as_one(applies, reason):
-    assert scored(critique(applies, "")).reason == reason
+def test_a_judge_without_a_reason_leaves_its_verdict_as_one():
+    assert aspect_critique(scripted(critique(False, "")), "coherence").invoke(ANSWERED).reason == "no"
 
 
 def test_a_verdict_on_an_aspect_is_scored_again_by_a_metric_of_the_same_aspect_alone():

@@ -57,11 +57,9 @@ class TestCitations(MetricTests):
     [
         ("[1]", [[1]]),
         ("[2][3]", [[2], [3]]),
-        ("[2] [3]", [[2], [3]]),
         ("[1, 3]", [[1], [3]]),
         ("[1; 2 and 3]", [[1], [2], [3]]),
-        ("[1-3]", [[1], [2], [3]]),
-        ("[1–2]", [[1], [2]]),
+        ("[1–3]", [[1], [2], [3]]),
         ("[3-1]", [[3], [1]]),
         ("[^2]", [[2]]),
         ("[7]", [[7]]),
@@ -69,11 +67,8 @@ class TestCitations(MetricTests):
         ("¹²", [[1], [2]]),
         ("【2†source】", [[2]]),
         ("(source 2)", [[2]]),
-        ("(see sources 1 and 2)", [[1], [2]]),
-        ("(источник 2)", [[2]]),
         ("(см. источники 1, 3)", [[1], [3]]),
-        ("[источник №2]", [[2]]),
-        ("(документ 1)", [[1]]),
+        ("[документ №2]", [[2]]),
         ("[1][1]", [[1]]),
         ("(2)", []),
         ("[2020]", []),
@@ -126,7 +121,6 @@ def test_precision_counts_citations_and_recall_supported_statements():
     assert (precision.value, recall.value) == (0.5, 1.0)
     assert precision.reason == "1 of 2 citations support their statement; not: «Munich lies on the Isar» [3]."
     assert recall.reason == "2 of 2 supported statements carry a citation."
-    assert (precision.aspect, precision.direction, precision.metric) == ("grounding", "higher", "citation_precision")
 
 
 def test_reasons_are_russian_for_a_russian_question():
@@ -145,7 +139,6 @@ def test_reasons_are_russian_for_a_russian_question():
         ("Munich was founded in 1158 [1]. It lies on the Isar.", BOTH, (1.0, 0.5)),
         ("Munich was founded in 1158 [1][2]. It lies on the Isar [2].", BOTH, (2 / 3, 1.0)),
         (CITED, [verdict(1, "contradicted", "1.1"), supported(2, "3.1")], (0.5, 1.0)),
-        (CITED, [verdict(1, "absent"), supported(2, "2.1", "3.1")], (0.5, 1.0)),
         (CITED, [verdict(1, "absent"), verdict(2, "absent")], (0.0, None)),
         ("Munich was founded in 1158 [9]. It lies on the Isar [2].", BOTH, (0.5, 1.0)),
     ],

@@ -31,10 +31,10 @@ def values(graph):
 
 
 @st.composite
-def tables(draw, least=1):
+def tables(draw):
     chunks = draw(st.integers(0, 5))
     row = st.lists(st.booleans(), min_size=chunks, max_size=chunks)
-    sides = [draw(st.lists(row, min_size=least, max_size=6)) for _ in range(2)]
+    sides = [draw(st.lists(row, min_size=1, max_size=6)) for _ in range(2)]
     shared = [draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))) for rows in sides]
     return *sides, *shared, chunks
 
@@ -54,49 +54,6 @@ def test_they_are_ragcheckers_numbers(given_tables):
         else:
             assert found[name] == pytest.approx(number, abs=1e-12), name
     assert found.keys() - expected.keys() == {"contradiction"}
-
-
-@given(tables())
-def test_both_identities_hold_wherever_all_are_scored(given_tables):
-    found = values(graph_of(*given_tables))
-    assert found["faithfulness"] + found["hallucination"] + found["self_knowledge"] == pytest.approx(1.0)
-    noise = found["noise_relevant"] + found["noise_irrelevant"]
-    assert noise + found["hallucination"] == pytest.approx(1 - found["precision"])
-
-
-@given(tables(least=0))
-def test_each_is_a_number_from_0_to_1_or_a_reason_why_not(given_tables):
-    for name, value in values(graph_of(*given_tables)).items():
-        assert isinstance(value, str) or 0.0 <= value <= 1.0, name
-
-
-@given(tables(), st.data())
-def test_they_do_not_depend_on_the_order_of_statements_or_chunks(given_tables, data):
-    answer, reference, correct, covered, chunks = given_tables
-    order = data.draw(st.permutations(range(chunks)))
-    places = data.draw(st.permutations(range(len(answer))))
-    moved = (
-        [[answer[place][chunk] for chunk in order] for place in places],
-        [[row[chunk] for chunk in order] for row in reference],
-        [correct[place] for place in places],
-        covered,
-        chunks,
-    )
-    assert values(graph_of(*moved)) == pytest.approx(values(graph_of(*given_tables)))
-
-
-@given(tables())
-def test_citing_fewer_of_the_chunks_that_support_a_statement_can_only_lower_what_is_said_of_chunks(given_tables):
-    answer, reference, correct, covered, chunks = given_tables
-
-    def first_only(rows):
-        return [[held and not any(row[:place]) for place, held in enumerate(row)] for row in rows]
-
-    whole = values(graph_of(*given_tables))
-    cited = values(graph_of(first_only(answer), first_only(reference), correct, covered, chunks))
-    assert cited["context_precision"] <= whole["context_precision"]
-    for exact in FORMULAS.keys() - BY_CHUNK:
-        assert cited[exact] == whole[exact], exact
 
 
 # Edges
@@ -160,12 +117,6 @@ def test_a_contradicted_statement_is_neither_supported_nor_anybodys_source():
     found = values(ClaimGraph([contradicted], [contradicted], 1))
     assert (found["contradiction"], found["faithfulness"], found["hallucination"]) == (1.0, 0.0, 1.0)
     assert (found["context_recall"], found["context_precision"], found["noise_irrelevant"]) == (0.0, 0.0, 0.0)
-
-
-def test_one_fact_told_in_six_statements_is_one_fact_of_the_references_four():
-    answer = [*[Claim("c", shared=True)] * 6, Claim("c")]
-    reference = [Claim("c", shared=True), *[Claim("c")] * 3]
-    assert values(ClaimGraph(answer, reference, 0))["f1"] == pytest.approx(0.39, abs=0.005)
 
 
 # What is told

@@ -43,18 +43,26 @@ def scoring(scores):
 # Cross-encoders
 
 
-def test_ranks_start_with_1_at_the_lowest_score_and_equal_scores_share_one():
-    ce = scoring({"a": -7.5, "b": 3.0, "c": -7.5, "d": 0.1})
-    assert grades(cross_encoder_grader(ce), contexts=["a", "b", "c", "d"]) == ["1", "3", "1", "2"]
+RANK = "rank among the cross-encoder's scores"
+SCORES = {"a": -7.5, "b": 3.0, "c": -7.5, "d": 0.1}
+LOW, HIGH, MIDDLE = (repr(1 / (1 + math.exp(-SCORES[name]))) for name in "abd")
+
+
+@each(
+    ("how", "expected", "reason"),
+    [
+        ("rank", ["1", "3", "0", "1", "2"], RANK),
+        ("rank_from_0", ["0", "2", "0", "0", "1"], f"{RANK}, from 0"),
+        ("sigmoid", [LOW, HIGH, "0", LOW, MIDDLE], "sigmoid of the cross-encoder's score"),
+    ],
+)
+def test_equal_scores_have_equal_grades_and_a_blank_chunk_gets_0_unread(how, expected, reason):
+    ce = scoring(SCORES)
+    grader = cross_encoder_grader(ce, how)
+    findings = grader.invoke({"sample": Sample(question="Where?", contexts=["a", "b", " ", "c", "d"])})["grades"]
+    assert [(finding.verdict, finding.reason) for finding in findings] == [(grade, reason) for grade in expected]
+    assert grades(grader, contexts=["", "\n"]) == ["0", "0"]
     assert ce.asked == [[("Where?", text) for text in "abcd"]]
-
-
-def test_ranks_may_start_at_0():
-    ce = scoring({"a": -9.0, "b": 4.0, "c": -9.0, "d": -1.0})
-    grader = cross_encoder_grader(ce, "rank_from_0")
-    assert grades(grader, contexts=["a", "b", "c", "d"]) == ["0", "2", "0", "1"]
-    assert grades(grader, contexts=["a", " "]) == ["0", "0"]
-    assert (grader.instrument["grades"], cross_encoder_grader(ce).instrument["grades"]) == ("rank_from_0", "rank")
 
 
 @each(
@@ -73,24 +81,6 @@ def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(h
     assert round(ndcg_at(5, grader).invoke(Sample(question="?", contexts=names)).value, 2) == expected
 
 
-@each(("how", "reason"), [("rank", "rank among the cross-encoder's scores"), ("rank_from_0", "…, from 0")])
-def test_the_reason_says_from_which_number_ranks_count(how, reason):
-    metric = mean_grade_at(1, cross_encoder_grader(scoring({"a": 1.0}), how))
-    finding = metric.invoke(Sample(question="?", contexts=["a"])).findings[0]
-    assert finding.reason == reason.replace("…", "rank among the cross-encoder's scores")
-
-
-@pytest.mark.parametrize("how", ["rank", "sigmoid"])
-def test_a_blank_chunk_is_below_all_others_and_never_read(how):
-    ce = scoring({"a": -1.0, "b": 1.0})
-    found = grades(cross_encoder_grader(ce, how), contexts=["a", " ", "b"])
-    assert found[1] == "0"
-    assert min(float(found[0]), float(found[2])) > 0
-    assert [text for _, text in ce.asked[0]] == ["a", "b"]
-    assert grades(cross_encoder_grader(ce, how), contexts=["", "\n"]) == ["0", "0"]
-    assert len(ce.asked) == 1
-
-
 # Embeddings
 
 
@@ -106,21 +96,21 @@ def test_a_grade_is_the_cosine_with_the_question_and_none_is_negative():
 LABELLED = {"context_ids": ["x", "y", "z"], "relevance": {"z": 3, "x": -1, "elsewhere": 0.5}}
 
 
-def test_labels_are_grades_and_what_has_none_gets_0():
-    assert grades(label_grader(), **LABELLED) == ["-1", "0", "3"]
-    assert label_grader().judged_grades(Sample(question="q", **LABELLED)) == [3, -1, 0.5]
+REPEATED = {"context_ids": ["a", "b", "a"], "relevance": {"a": 4}, "reference_context_ids": ["a"]}
 
 
-def test_ids_are_1_where_the_answer_is():
-    fields = {"context_ids": ["x", "y", "z"], "reference_context_ids": ["z", "far", "far"]}
-    assert grades(id_grader(), **fields) == ["0", "0", "1"]
-    assert id_grader().judged_grades(Sample(question="q", **fields)) == [1, 1]
-
-
-def test_a_document_that_comes_again_gains_nothing_again():
-    ids = ["a", "b", "a"]
-    assert grades(id_grader(), context_ids=ids, reference_context_ids=["a"]) == ["1", "0", "0"]
-    assert grades(label_grader(), context_ids=ids, relevance={"a": 4}) == ["4", "0", "0"]
+@each(
+    ("grader", "fields", "found", "judged"),
+    [
+        (label_grader(), LABELLED, ["-1", "0", "3"], [3, -1, 0.5]),
+        (label_grader(), REPEATED, ["4", "0", "0"], [4]),
+        (id_grader(), {**LABELLED, "reference_context_ids": ["z", "far", "far"]}, ["0", "0", "1"], [1, 1]),
+        (id_grader(), REPEATED, ["1", "0", "0"], [1]),
+    ],
+)
+def test_known_grades_are_of_what_was_retrieved_once_and_of_what_was_not(grader, fields, found, judged):
+    assert grades(grader, **fields) == found
+    assert grader.judged_grades(Sample(question="q", **fields)) == judged
 
 
 def test_findings_hold_the_texts_or_where_there_are_none_the_ids():
@@ -213,10 +203,6 @@ def sample(chunks, passages=(FIRST, SECOND), **metadata):
     return Sample(question="Когда?", contexts=chunks, reference_contexts=list(passages), metadata=metadata)
 
 
-def values(given, *builders, k=3):
-    return [build(k, span_grader()).invoke(given).value for build in builders]
-
-
 def grades_of_span_grader(given):
     return [finding.verdict for finding in span_grader().invoke({"sample": given})["grades"]]
 
@@ -225,32 +211,32 @@ def test_a_chunk_is_relevant_if_it_lies_in_a_passage_or_holds_it():
     assert grades_of_span_grader(sample([OTHER, FIRST[5:60], f"{OTHER} {SECOND} {OTHER}"])) == ["0", "1", "1"]
 
 
-def test_parts_of_one_passage_count_once_in_recall_and_each_in_precision():
-    chunks = sample([FIRST[:50], OTHER, FIRST[50:]])
-    assert values(chunks, recall_at, precision_at, hit_rate_at, mrr_at) == [0.5, 2 / 3, 1.0, 1.0]
-    assert values(chunks, map_at) == [0.5]
-    both = sample([FIRST[:50], OTHER, SECOND])
-    assert values(both, recall_at, map_at) == [1.0, pytest.approx((1 + 2 / 3) / 2)]
+def sheet(number):
+    return f"Тариф «Дом-{number}» стоит {450 + number} рублей в месяц, подключение занимает {number} рабочих дней."
 
 
-def test_a_chunk_that_holds_both_passages_finds_both():
-    assert values(sample([OTHER, f"{FIRST} {SECOND}"]), recall_at, ndcg_at) == [
-        1.0,
-        pytest.approx(1 / 1.584962500721156),
-    ]
+SECOND_PLACE = 1 / math.log2(3)
 
 
-def test_the_ideal_order_has_every_passage_that_was_not_retrieved():
-    assert values(sample([FIRST]), ndcg_at) == [pytest.approx(1 / (1 + 1 / 1.584962500721156))]
-
-
-def test_a_question_without_source_passages_is_unscored():
-    score = recall_at(3, span_grader()).invoke(sample([FIRST], passages=[]))
-    assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
-
-
-def test_nothing_retrieved_scores_zero():
-    assert values(sample([]), recall_at, ndcg_at) == [0.0, 0.0]
+@each(
+    ("chunks", "passages", "expected"),
+    [
+        (
+            [FIRST[:50], OTHER, FIRST[50:]],  # parts of one passage
+            [FIRST, SECOND],
+            {recall_at: 0.5, precision_at: 2 / 3, hit_rate_at: 1.0, mrr_at: 1.0, map_at: 0.5},
+        ),
+        ([FIRST[:50], OTHER, SECOND], [FIRST, SECOND], {recall_at: 1.0, map_at: (1 + 2 / 3) / 2}),
+        ([OTHER, f"{FIRST} {SECOND}"], [FIRST, SECOND], {recall_at: 1.0, ndcg_at: SECOND_PLACE}),
+        ([FIRST], [FIRST, SECOND], {ndcg_at: 1 / (1 + SECOND_PLACE)}),
+        ([], [FIRST, SECOND], {recall_at: 0.0, ndcg_at: 0.0}),
+        # the sheet of another product in the same words is not relevant
+        ([sheet(2), sheet(3), sheet(1)[:70]], [sheet(1)], {recall_at: 1.0, precision_at: 1 / 3, mrr_at: 1 / 3}),
+    ],
+)
+def test_a_passage_counts_once_in_recall_and_in_the_ideal_order_retrieved_or_not(chunks, passages, expected):
+    given = sample(chunks, passages)
+    assert {build: build(3, span_grader()).invoke(given).value for build in expected} == pytest.approx(expected)
 
 
 def test_offsets_find_a_chunk_whose_text_was_rewritten():
@@ -262,16 +248,6 @@ def test_offsets_find_a_chunk_whose_text_was_rewritten():
 @each("spans", ["a.md", [["a.md"], None], [["a.md", "1", 2], ["a.md", 1, 1]], [["a.md", 0, 9]]])
 def test_spans_that_are_none_leave_the_texts_to_decide(spans):
     assert grades_of_span_grader(sample([FIRST, OTHER], spans=spans, context_spans=spans)) == ["1", "0"]
-
-
-def sheet(number):
-    return f"Тариф «Дом-{number}» стоит {450 + number} рублей в месяц, подключение занимает {number} рабочих дней."
-
-
-def test_the_sheet_of_another_product_in_the_same_words_is_not_relevant():
-    given = sample([sheet(2), sheet(3), sheet(1)[:70]], passages=[sheet(1)])
-    assert grades_of_span_grader(given) == ["0", "0", "1"]
-    assert values(given, recall_at, precision_at, mrr_at) == [1.0, 1 / 3, 1 / 3]
 
 
 def test_a_threshold_decides_which_part_of_a_passage_is_enough():
@@ -299,17 +275,8 @@ def test_the_overlap_of_two_places_is_their_common_share_of_the_shorter():
 def test_a_reranker_gains_by_putting_the_passage_first():
     prefer = PairScores(lambda _question, text: float(text == SECOND))
     scores = rerank_gain(span_grader(), prefer, k=2).invoke(sample([OTHER, SECOND], passages=[SECOND]))
-    assert {name: score.value for name, score in scores.items()} == {
-        "retriever": pytest.approx(0.63092975),
-        "reranker": 1.0,
-        "gain": pytest.approx(0.36907025),
-    }
-
-
-def test_scores_are_recomputed_from_findings_with_another_cutoff():
-    given = sample([OTHER, FIRST, SECOND])
-    score = recall_at(3, span_grader()).invoke(given)
-    assert recall_at(2, span_grader()).rescore(given, score).value == 0.5
+    found = {name: score.value for name, score in scores.items()}
+    assert found == pytest.approx({"retriever": SECOND_PLACE, "reranker": 1.0, "gain": 1 - SECOND_PLACE})
 
 
 def test_from_a_threshold_of_a_thousandth_on_it_says_who_holds_a_passage():

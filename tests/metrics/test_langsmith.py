@@ -1,7 +1,6 @@
 """A metric as an evaluator of LangSmith experiments, with the real client and nothing uploaded."""
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 import requests
 from helpers.samples import ANSWER, CONTEXTS, QUESTION, Search
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
-from helpers.servers.loopback import Loopback, Received, Response
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
@@ -21,13 +19,12 @@ from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
 from langsmith.utils import get_env_var
 
-from langchain_rageval import HashingEmbeddings, Metric, OfflineJudge, answer_relevance, faithfulness, suite
+from langchain_rageval import Metric, OfflineJudge, faithfulness, suite
 from langchain_rageval.integrations.langsmith import summary_evaluator
 from langchain_rageval.metrics.suite import Suite
 
 pytestmark = pytest.mark.filterwarnings("ignore:'upload_\\w+' parameter is in beta")
 
-HASHED = HashingEmbeddings()
 OUR_RUNS = {"faithfulness", "other", "extract_statements", "verify_statements", "Scripted", "OfflineJudge"}
 
 
@@ -76,18 +73,15 @@ def examples(*questions: str) -> list[Example]:
     ]
 
 
-async def rows_of(entry_point: str, target: Any, **options: Any) -> list[Any]:
-    """The rows of an experiment that is not uploaded."""
-    if entry_point == "evaluate":
-        return list(evaluate(target, upload_results=False, **options))
-    return [row async for row in await aevaluate(target, upload_results=False, **options)]
-
-
 async def experiment(
-    entry_point: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example], **more: Any
+    entry_point: str, client: Client, target: Any, evaluator: Metric | Suite, data: list[Example]
 ) -> list[list[Any]]:
-    """The feedback on each example, in the order of the examples."""
-    rows = await rows_of(entry_point, target, data=data, evaluators=[evaluator], client=client, **more)
+    """The feedback on each example, in the order of the examples, of an experiment that is not uploaded."""
+    options: dict[str, Any] = {"data": data, "evaluators": [evaluator], "client": client, "upload_results": False}
+    if entry_point == "evaluate":
+        rows: list[Any] = list(evaluate(target, **options))
+    else:
+        rows = [row async for row in await aevaluate(target, **options)]
     by_id = {row["example"].id: row["evaluation_results"]["results"] for row in rows}
     return [by_id[example.id] for example in data]
 
@@ -227,62 +221,3 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, 
         assert len([row async for row in done]) == 2
     means = [(result.key, result.score) for result in done._summary_results["results"]]
     assert means == [("faithfulness", 0.75), ("faithfulness", 0.75), ("other", 0.75)]
-
-
-# Nothing leaves the process
-
-
-class Watched(Loopback):
-    """A LangSmith of our own on 127.0.0.1, which keeps the names of the runs that are posted to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.posted: list[str] = []
-
-    def respond(self, received: Received) -> Response:
-        names = re.findall(r'"name":"([^"]+)"', received.raw.decode())
-        self.posted += names if not received.raw or names else ["unnamed"]
-        return Response.json({})
-
-
-@pytest.fixture
-def watched(monkeypatch) -> Iterator[Watched]:
-    with Watched() as served:
-        monkeypatch.setenv("LANGSMITH_ENDPOINT", served.url)
-        monkeypatch.setenv("LANGSMITH_API_KEY", "x")
-        get_env_var.cache_clear()
-        yield served
-    get_env_var.cache_clear()
-
-
-@both_entry_points
-async def test_of_an_experiment_that_is_not_uploaded_nothing_of_ours_leaves_the_process(entry_point, watched):
-    def target(inputs: dict[str, Any]) -> dict[str, Any]:
-        return {"answer": ANSWER, "contexts": CONTEXTS}
-
-    async def atarget(inputs: dict[str, Any]) -> dict[str, Any]:
-        return target(inputs)
-
-    judge = OfflineJudge()
-    evaluators = [faithfulness(judge), suite(faithfulness(judge, name="other"), answer_relevance(judge, HASHED))]
-    rows = await rows_of(
-        entry_point,
-        target if entry_point == "evaluate" else atarget,
-        data=examples(QUESTION, "When?"),
-        evaluators=evaluators,
-        summary_evaluators=[summary_evaluator(suite(*evaluators))],
-        client=(client := Client(auto_batch_tracing=True)),
-    )
-    client.flush()
-    client.cleanup()
-    assert [len(row["evaluation_results"]["results"]) for row in rows] == [3, 3]
-    assert set(watched.posted) <= {"AsyncTarget"}  # LangSmith before 0.15 posts an async target
-
-
-def test_the_server_would_see_a_traced_judge(watched):
-    client = Client(auto_batch_tracing=True)
-    with tracing_context(enabled=True, client=client):
-        faithfulness(OfflineJudge()).invoke({"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS})
-    client.flush()
-    client.cleanup()
-    assert {"faithfulness", "verify_statements", "OfflineJudge"} <= set(watched.posted)

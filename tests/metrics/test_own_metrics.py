@@ -1,20 +1,17 @@
 """Metrics of a user, from the documentation alone: what works for the package's metrics works for them."""
 
 import ast
-import json
-import pickle
 from pathlib import Path
 
-import cloudpickle
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.own import politeness as politeness_module
 from helpers.own import short_enough as short_enough_module
 from helpers.own import tone as tone_module
 from helpers.own.politeness import politeness
 from helpers.own.short_enough import short_enough
 from helpers.own.tone import tone
-from helpers.samples import SAMPLE, sequence
+from helpers.samples import sequence
 from langchain_core.runnables import RunnableLambda
 from typing_extensions import TypedDict
 
@@ -106,10 +103,9 @@ def test_a_report_of_an_earlier_version_has_no_answers_to_rescore():
     report = evaluate([ASKED], OWN["politeness"](), progress=False)
     (row,) = report.rows
     earlier = {"politeness": row.scores["politeness"].model_copy(update={"answers": {}})}
-    with pytest.raises(ConfigError) as raised:
-        Report([row.model_copy(update={"scores": earlier})]).rescore(OWN["politeness"]())
+    error = error_of(ConfigError, Report([row.model_copy(update={"scores": earlier})]).rescore, OWN["politeness"]())
     place = f"the findings of politeness for sample {row.sample.id!r}"
-    assert str(raised.value) == f"politeness cannot be computed from {place}: score it with evaluate"
+    assert str(error) == f"politeness cannot be computed from {place}: score it with evaluate"
 
 
 @every_one
@@ -125,9 +121,3 @@ def test_the_callback_and_a_graph_score_with_it(name):
         TypedDict("State", {"question": str, "answer": str, name: object}), {"judge": OWN[name]().as_node()}
     )
     assert graph.invoke(ASKED)[name].value == 1.0
-
-
-@every_one
-def test_it_is_sent_to_workers(name):
-    assert pickle.loads(cloudpickle.dumps(OWN[name]())).invoke(SAMPLE) is not None
-    assert json.loads(OWN[name]().invoke(SAMPLE).model_dump_json())["metric"] == name

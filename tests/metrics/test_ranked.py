@@ -78,13 +78,8 @@ def test_every_value_is_that_of_the_pure_measure(grades, others, k):
     }
     for kind in BUILDERS:
         assert of_labels(kind, k, *grades, unretrieved=others).value == expected[kind], kind
-
-
-def test_the_gain_of_ndcg_may_be_the_grade_itself():
-    assert of_labels("ndcg", 2, 1, 3).value == pytest.approx((1 + 7 / math.log2(3)) / (7 + 1 / math.log2(3)))
-    assert of_labels("ndcg", 2, 1, 3, gain="linear").value == pytest.approx(
-        (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
-    )
+    linear = of_labels("ndcg", k, *grades, unretrieved=others, gain="linear").value
+    assert linear == ranking.ndcg(grades, everything, k, "linear")
 
 
 @each("kind", BINARY)
@@ -96,8 +91,6 @@ def test_the_threshold_says_from_which_grade_on_a_chunk_is_relevant(kind):
 def test_ids_are_the_default_grader_and_their_number_is_known():
     sample = Sample(question="q", context_ids=["a", "b"], reference_context_ids=["b", "c", "d", "e"])
     assert recall_at(2).invoke(sample).value == 0.25
-    assert mrr_at(2).invoke(sample).value == 0.5
-    assert ndcg_at(2).invoke(sample).value == pytest.approx((1 / math.log2(3)) / (1 + 1 / math.log2(3)))
 
 
 # Reasons and findings
@@ -117,12 +110,7 @@ def test_nothing_relevant_is_zero_and_said_in_the_samples_language(kind):
 
 
 @every_ranking
-@each("language", ["en", "ru"])
-def test_nothing_retrieved_is_zero_without_a_call(kind, language):
-    question, reason = {
-        "en": ("Where is it?", "Nothing was retrieved."),
-        "ru": ("Где это находится?", "Ничего не найдено."),
-    }[language]
+def test_nothing_retrieved_is_zero_without_a_call(kind):
     ce = PairScores(lambda *_: 1 / 0)
     graders = [
         llm_grader(scripted()),
@@ -131,10 +119,11 @@ def test_nothing_retrieved_is_zero_without_a_call(kind, language):
         label_grader(),
         id_grader(),
     ]
-    sample = {"question": question, "contexts": [], "relevance": {"a": 1}, "reference_context_ids": ["a"]}
+    sample = {"question": "Where is it?", "contexts": [], "relevance": {"a": 1}, "reference_context_ids": ["a"]}
     for grader in graders:
         score = BUILDERS[kind](5, grader).invoke(sample)
-        assert (score.value, score.reason, score.findings, score.usage.calls) == (0.0, reason, [], 0)
+        assert (score.value, score.reason, score.findings) == (0.0, "Nothing was retrieved.", [])
+        assert score.usage.calls == 0
 
 
 @pytest.mark.parametrize("ids", [["a"], []])
@@ -154,18 +143,15 @@ def test_a_question_that_no_chunk_answers_is_unscored(ids):
 @every_ranking
 def test_a_metric_is_named_by_its_cutoff_and_looks_at_the_ranking(kind):
     metric = BUILDERS[kind](7, label_grader())
-    assert (metric.name, metric.aspect, metric.direction) == (f"{kind}@7", "ranking", "higher")
-    assert metric.reads == {"context_ids", "relevance"}
+    assert (metric.name, metric.reads) == (f"{kind}@7", {"context_ids", "relevance"})
     assert BUILDERS[kind](7, name="mine").name == "mine"
 
 
 @each("kind", BINARY)
 def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
-    with pytest.raises(
-        ConfigError,
-        match=rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank",
-    ):
+    told = rf"^{kind} needs threshold=\.\.\., the lowest grade of a relevant chunk: the grader has none \(rank"
+    with pytest.raises(ConfigError, match=told):
         BUILDERS[kind](5, grader)
     sample = {"question": "q", "contexts": ["a", "bb"]}
     assert BUILDERS[kind](1, grader, threshold=2).invoke(sample).value == 0.0
@@ -254,11 +240,6 @@ def test_what_another_grader_or_metric_found_does_not_do():
     for other in (llm_grader(OfflineJudge()), label_grader(), cross_encoder_grader(PairScores(lambda *_: 0.0))):
         with pytest.raises(ConfigError, match="cannot be computed from the findings of ndcg@5"):
             report.rescore(ndcg_at(3, other))
-    both = evaluate(
-        RICH[:1], [ndcg_at(5, label_grader()), ndcg_at(5, llm_grader(OfflineJudge()), name="judged")], progress=False
-    )
-    rescored = both.rescore(ndcg_at(1, label_grader()))
-    assert rescored.rows[0].scores["ndcg@1"].findings[0].reason == "label"
 
 
 def test_a_verdict_that_is_no_finite_number_is_no_grade():

@@ -8,7 +8,6 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import Field
 
 from langchain_rageval import (
-    ConfigError,
     OfflineJudge,
     Report,
     Sample,
@@ -58,7 +57,6 @@ def test_both_orders_are_held_against_the_same_ideal_and_the_gain_is_their_diffe
     assert scores["reranker"].value == pytest.approx((7 + 0 / math.log2(3) + 1 / 2) / (7 + 1 / math.log2(3)))
     assert scores["gain"].value == scores["reranker"].value - scores["retriever"].value
     assert scores["gain"].reason == "NDCG@5 is 0.541 as retrieved, 0.983 as reranked."
-    assert {(score.aspect, score.direction) for score in scores.values()} == {("ranking", "higher")}
     assert [finding.number for finding in scores["reranker"].findings if finding.kind == "context"] == [3, 1, 2]
 
 
@@ -126,7 +124,7 @@ def test_equal_chunks_are_told_apart_by_their_place():
     assert scores["reranker"].value == 1.0
 
 
-@each("entry_point", ["suite.invoke", "suite.ainvoke", "evaluate", "aevaluate"])
+@each("entry_point", ["suite.invoke", "aevaluate"])
 async def test_chunks_are_graded_once_and_reranked_once(entry_point):
     judge, compressor = recording_judge(), Compressor(order=by_length)
     metric = rerank_gain(llm_grader(judge), compressor, 3)
@@ -146,8 +144,6 @@ def test_two_rerankers_stand_side_by_side_under_names_of_their_own():
     report = evaluate([LABELLED], metrics, progress=False)
     assert [name for name in report.summary() if name.endswith("gain")] == ["longest_gain", "shortest_gain"]
     assert len(judge.asked) == 1
-    with pytest.raises(ConfigError, match="two metrics are named"):
-        evaluate([LABELLED], [rerank_gain(label_grader(), BY_LENGTH)] * 2, progress=False)
 
 
 def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
@@ -186,11 +182,6 @@ def test_the_findings_of_another_grader_or_without_the_number_of_kept_chunks_do_
         assert rerank_gain(grader, BY_LENGTH).metrics[2].rescore(LABELLED, score) is None
     uncounted = [finding for finding in score.findings if finding.text != "kept"]
     assert gain.rescore(LABELLED, score.model_copy(update={"findings": uncounted})) is None
-
-
-def test_equal_scores_keep_the_retrievers_order():
-    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(LABELLED)
-    assert scores["gain"].value == 0.0
 
 
 def test_nothing_retrieved_is_zero_without_a_call():

@@ -8,9 +8,9 @@ from math import log
 from pathlib import Path
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.scripted import answering, graded, scripted
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -18,7 +18,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_rageval import ConfigError, Criterion, Judge, OfflineJudge, Report, Sample, evaluate, jury, rubric
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.rubric import _weighted, expected_grade, weighted_grade
+from langchain_rageval.metrics.rubric import expected_grade, weighted_grade
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
 MINE = [
@@ -27,10 +27,7 @@ MINE = [
 ]
 
 
-@each(
-    ("grades", "value"),
-    [((3, 3, 3), 1.0), ((0, 0, 0), 0.0), ((3, 0, 0), 0.6), ((0, 3, 0), 0.2), ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2)],
-)
+@each(("grades", "value"), [((3, 3, 3), 1.0), ((0, 0, 0), 0.0), ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2)])
 def test_the_value_is_the_weighted_mean_of_the_grades(grades, value):
     reply = graded(**dict(zip(("correctness", "completeness", "readability"), grades, strict=True)))
     score = rubric(scripted(reply)).invoke(SAMPLE)
@@ -44,8 +41,9 @@ def test_weights_need_not_add_up_to_one_and_the_scale_may_begin_above_zero():
     assert score.value == (3 * 3 / 4 + 0) / 4
 
 
+@example([(3, 0.1)])  # 0.1 · 3 / 3 > 0.1
 @given(
-    st.lists(st.tuples(st.integers(-3, 8), st.floats(0, 10)), min_size=1, max_size=6).filter(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(0, 10)), min_size=1, max_size=6).filter(
         lambda pairs: sum(weight for _, weight in pairs) > 0
     )
 )
@@ -57,8 +55,8 @@ def test_the_value_lies_from_0_to_1_and_is_that_of_the_formula(pairs):
     ]
     weights = {name: weight for name, (_, weight) in zip(names, pairs, strict=True)}
     state = {"sample": SAMPLE, "rubric_grades": findings}
-    value = weighted_grade(state, weights=weights, scale=(-3, 8)).number
-    expected = sum(weight * (grade + 3) / 11 for grade, weight in pairs) / sum(weight for _, weight in pairs)
+    value = weighted_grade(state, weights=weights, scale=(0, 3)).number
+    expected = sum(weight * grade / 3 for grade, weight in pairs) / sum(weight for _, weight in pairs)
     assert 0 <= value <= 1
     assert value == pytest.approx(expected, abs=1e-9)
 
@@ -123,10 +121,6 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
     ("options", "message"),
     [
         ({"scale": (3, 0)}, f"{SCALE} (3, 0)"),
-        ({"scale": (0, 0)}, f"{SCALE} (0, 0)"),
-        ({"scale": (0, 2.5)}, f"{SCALE} (0, 2.5)"),
-        ({"scale": (False, True)}, f"{SCALE} (False, True)"),
-        ({"scale": 5}, f"{SCALE} 5"),
         ({"examples": "all"}, "examples must be one of per_grade, none, got 'all'"),
         ({"criteria": MINE}, f"criterion 'tone' describes the grades [5], {OFF} 0 to 3: {REMEDY}"),
         ({"criteria": MINE, "scale": (2, 5)}, f"criterion 'tone' describes the grades [1], {OFF} 2 to 5: {REMEDY}"),
@@ -149,9 +143,7 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
     ],
 )
 def test_an_invalid_option_is_refused_when_the_metric_is_built(options, message):
-    with pytest.raises(ConfigError) as caught:
-        rubric(OfflineJudge(), **options)
-    assert str(caught.value) == message
+    assert str(error_of(ConfigError, rubric, OfflineJudge(), **options)) == message
 
 
 # What it warns of
@@ -183,12 +175,10 @@ def chat(**options):
     [
         (lambda: chat(temperature=0.31), True),
         (lambda: chat(temperature=0.3), False),
-        (lambda: chat(), False),
         (lambda: chat(temperature=0.9).with_retry(), True),
         (lambda: chat(temperature=0.1).with_fallbacks([chat(temperature=1.0)]), True),
         (lambda: chat().bind(temperature=1), True),
         (lambda: chat(temperature=0.9).bind(temperature=0.1), False),
-        (lambda: Judge(chat(temperature=0.9)), True),
         (lambda: Judge(chat(temperature=0.9), draws=3), False),
         (lambda: jury([chat(temperature=0.9)] * 3), False),
         (lambda: RunnableLambda(lambda _: "{}"), False),
@@ -260,14 +250,6 @@ def test_offline_the_contexts_are_the_ground_where_there_is_no_reference():
         return rubric(OfflineJudge()).invoke({**SAMPLE.model_dump(), "answer": answer}).findings[0].verdict
 
     assert (correctness("Munich was founded in 1158."), correctness("Elephants sing loudly.")) == ("3", "0")
-
-
-def test_no_weight_moves_a_value_off_the_scale_by_rounding():
-    for weight in (0.1, 0.3, 0.7, 1.1, 49.0):
-        for low, high in ((0, 3), (1, 4), (1, 5), (1, 50)):
-            assert 1 - 1e-15 < _weighted({"a": high}, {"a": weight}, (low, high)) <= 1.0
-            assert _weighted({"a": low}, {"a": weight}, (low, high)) == 0.0
-            assert _weighted({"a": low - 1e-15}, {"a": weight}, (low, high)) == 0.0
 
 
 RATINGS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "rating_raw_outputs.jsonl.gz"

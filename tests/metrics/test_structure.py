@@ -1,10 +1,12 @@
 """Metrics, judges and steps that are found in Runnables, their instruments, and the scores and failures of a sample."""
 
+import re
+
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import PASS, own_metric
 from helpers.samples import SAMPLE
-from helpers.scripted import broken_judge, scripted
+from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
@@ -42,35 +44,31 @@ from langchain_rageval.metrics.structure import (
     update_instruments,
     with_instruments,
 )
-from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.run import Run
 
 metric = faithfulness(OfflineJudge())
 score = metric.invoke(SAMPLE)
 
 
-def test_names_and_judges_are_found_behind_wrappers():
-    for wrapped in (
-        metric,
-        metric.with_retry(),
-        metric.with_config(tags=["a"]),
-        metric.with_fallbacks([faithfulness(broken_judge())]),
-        metric.bind().with_retry().with_config(run_name="x"),
-    ):
-        assert names_of(wrapped) == ["faithfulness"]
-        assert judges_of(wrapped)[:2] == metric.judges
-    assert names_of(RunnableLambda(lambda _: score, name="mine")) == ["mine"]
-    assert judges_of(RunnableLambda(lambda _: score)) == []
+OTHER = faithfulness(OfflineJudge(), name="other")
+BOTH = suite(metric, OTHER)
 
 
-def test_metrics_are_found_in_suites_chains_and_wrappers():
-    other = exact_match()
-    both = suite(metric, other)
-    chain = RunnableLambda(lambda sample: sample) | both
-    for runnable in (both, both.with_retry(), chain, chain.with_config(tags=["a"])):
-        assert metrics_in(runnable) == [metric, other]
-    assert metrics_in(metric) == [metric]
-    assert metrics_in(RunnableLambda(lambda sample: sample)) == []
+@each(
+    ("runnable", "metrics"),
+    [
+        (metric, [metric]),
+        (metric.with_fallbacks([OTHER]), [metric, OTHER]),
+        (metric.bind().with_retry().with_config(run_name="x"), [metric]),
+        (BOTH.with_retry(), [metric, OTHER]),
+        ((RunnableLambda(dict) | BOTH).with_config(tags=["a"]), [metric, OTHER]),
+        (RunnableLambda(dict, name="mine"), []),
+    ],
+)
+def test_metrics_names_and_judges_are_found_in_suites_chains_and_wrappers(runnable, metrics):
+    assert metrics_in(runnable) == metrics
+    assert names_of(runnable) == ([part.name for part in metrics] or ["mine"])
+    assert judges_of(runnable) == [judge for part in metrics for judge in part.judges]
 
 
 def test_models_are_listed_without_the_wrappers_around_them():
@@ -191,7 +189,8 @@ async def both(metric):
 
 @each("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]])
 def test_any_other_result_of_a_metric_is_refused(result):
-    with pytest.raises(ConfigError, match=f"a mapping of names to Scores, got {type(result).__name__}: make a metric"):
+    told = f"a metric returns a Score or a mapping of names to Scores, got {type(result).__name__}: make a metric of a "
+    with pytest.raises(ConfigError, match=re.escape(told) + r"function with @metric\(reads=\.\.\.\)$"):
         scores_by_name(result)
 
 
@@ -209,17 +208,6 @@ async def test_a_failure_holds_error_step_reply_and_usage():
         assert failed.failure.raw_output == "use"
         assert failed.usage.calls == 3
         assert (failed.aspect, failed.direction, failed.instrument) == ("grounding", "higher", broken.instrument)
-
-
-async def test_a_failure_names_the_step_also_for_errors_of_the_client():
-    replies = [Statements(statements=["a"]), ConnectionError("reset by peer")]
-    for scores in await both(faithfulness(scripted(*replies, *replies))):
-        failure = scores["faithfulness"].failure
-        assert (failure.error, failure.message, failure.step) == (
-            "ConnectionError",
-            "reset by peer",
-            "verify_statements",
-        )
 
 
 async def test_an_interrupt_is_raised_and_not_recorded():
@@ -256,9 +244,7 @@ class Unreadable(Exception):
 async def test_an_error_whose_message_cannot_be_read_is_raised_unchanged_and_recorded():
     error = Unreadable("no key")
     broken = faithfulness(scripted(*[error] * 4))
-    with pytest.raises(Unreadable) as raised:
-        broken.invoke(MUNICH)
-    assert raised.value is error
+    assert error_of(Unreadable, broken.invoke, MUNICH) is error
     with pytest.raises(Unreadable) as raised:
         await broken.ainvoke(MUNICH)
     assert raised.value is error

@@ -107,23 +107,15 @@ def test_the_interval_contains_0_exactly_if_the_p_value_is_not_below_its_level(v
     assert paired_difference(values, rare_losses=rare_losses, level=level) == found
 
 
-@given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), st.booleans())
-def test_it_is_students_t_of_the_pairs_and_two_invented_ones_within_possible_differences(values, rare_losses):
-    reach = 1.0 if rare_losses else max(1 / sqrt(len(values)), *map(abs, values))
+@given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), st.booleans(), st.sampled_from([0.2, 1.0]))
+def test_it_is_students_t_of_the_pairs_and_two_invented_ones_within_possible_differences(values, rare_losses, span):
+    reach = span if rare_losses else max(span / sqrt(len(values)), *map(abs, values))
     expected = ttest_1samp([*values, reach, -reach], 0.0)
     low, high = expected.confidence_interval(0.95)
-    found = paired_difference(values, rare_losses=rare_losses)
+    found = paired_difference(values, rare_losses=rare_losses, span=span)
     assert found.p_value == pytest.approx(expected.pvalue)
-    ends = (min(max(low, -1.0), fmean(values)), max(min(high, 1.0), fmean(values)))
+    ends = (min(max(low, -span), fmean(values)), max(min(high, span), fmean(values)))
     assert (found.low, found.high) == pytest.approx(ends, abs=1e-12)
-
-
-@each("span", [1.0, 4.0])
-@each("difference", [-1.0, 0.0, 0.9, 1.0])
-def test_no_end_is_beyond_a_possible_difference(span, difference):
-    for count in (1, 2, 30):
-        found = paired_difference([difference * span] * count, span=span)
-        assert -span <= found.low <= difference * span <= found.high <= span
 
 
 def test_equal_pairs_leave_a_little_more_loss_than_the_exact_bound_of_as_many_pairs_without_one():
@@ -214,16 +206,3 @@ def test_weights_undo_a_shift_of_the_mix():
     weighted = unpaired_difference([Stratum(easy[::5], easy * 4, 0.95), Stratum(hard * 4, hard[::5], 0.05)])
     assert weighted.candidate == pytest.approx(weighted.baseline)
     assert weighted.low < 0 < weighted.high
-
-
-@pytest.mark.gate
-@each("sizes", [(30, 30), (30, 200), (150, 150)])
-@each("share", [0.5, 0.9, 0.97])
-def test_equal_means_are_called_different_in_one_of_twenty_comparisons(share, sizes):
-    rng = np.random.default_rng(5)
-
-    def values(size):
-        return list(np.where(rng.random(size) < share, 1.0, rng.integers(0, 4, size) / 4))
-
-    wrong = [unpaired_difference([Stratum(*map(values, sizes))]).p_value < 0.05 for _ in range(200)]
-    assert np.mean(wrong) <= 0.09

@@ -3,8 +3,7 @@
 import math
 from functools import partial
 
-import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 
 from langchain_rageval.statistics.intervals import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.statistics.paired import paired_difference
@@ -76,6 +75,4 @@ REFUSED = [
 
 @each(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_every_argument_that_is_out_of_range_is_named(call, message):
-    with pytest.raises(ValueError) as raised:  # noqa: PT011
-        call()
-    assert str(raised.value) == message
+    assert str(error_of(ValueError, call)) == message
