@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import sys
 import time
 from collections import Counter
@@ -22,36 +21,22 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
-from helpers.offline import METRICS, rag_samples  # noqa: E402
+from helpers.offline import SIX, offline, rag_samples, six_metrics  # noqa: E402
 from helpers.servers.chat import Faults  # noqa: E402
 from helpers.servers.endpoints import OpenAIServer  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
+from measured import spawned  # noqa: E402
 
-from langchain_rageval import HashingEmbeddings, OfflineJudge, Report, Sample, Score, evaluate  # noqa: E402
-from langchain_rageval.models.offline_judge import answer_offline  # noqa: E402
+from langchain_rageval import OfflineJudge, Report, Sample, Score, evaluate  # noqa: E402
 
-SIX = (
-    "faithfulness",
-    "answer_relevance",
-    "context_precision",
-    "context_recall",
-    "context_relevance",
-    "answer_correctness",
-)
 MIX = {"429": 0.05, "500": 0.02, "malformed": 0.05, "hang": 0.005}
 HANG = 120.0
-
-
-def brain(request: Any) -> dict[str, Any]:
-    """Return the reply of OfflineJudge to the first human message."""
-    human = next(message["content"] for message in request.messages if message["role"] == "user")
-    return answer_offline(request.schema_title, human)
 
 
 def serve(options: argparse.Namespace, pipe: Any) -> None:
     """Serve until the counts of the faults are requested."""
     faults = Faults.rates(seed=options.seed, retry_after=options.retry_after, hang_seconds=HANG, **MIX)
-    with OpenAIServer(brain, faults=faults) as server:
+    with OpenAIServer(offline, faults=faults) as server:
         pipe.send(server.url)
         pipe.recv()
         pipe.send((server.calls, dict(server.faulted)))
@@ -65,12 +50,6 @@ def asked(count: int) -> list[Sample]:
         for turn in range(1 + count // len(known))
         for sample in known
     ][:count]
-
-
-def run(samples: list[Sample], judge: Any, **options: Any) -> Report:
-    """Return all six metrics."""
-    metrics = [METRICS[name](judge, HashingEmbeddings()) for name in SIX]
-    return evaluate(samples, metrics, progress=False, **options)
 
 
 def says(score: Score) -> str:
@@ -114,17 +93,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     samples = asked(options.samples)
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    server = context.Process(target=serve, args=(options, there), daemon=True)
-    server.start()
+    here = spawned(serve, options)
     judge = ChatOpenAI(base_url=here.recv() + "/v1", api_key="sk-test", model="m", max_retries=0, temperature=0)
     started, cpu = time.perf_counter(), time.process_time()
-    report = run(samples, judge, max_concurrency=options.slots, timeout=options.timeout)
+    limits = {"max_concurrency": options.slots, "timeout": options.timeout}
+    report = evaluate(samples, six_metrics(judge), progress=False, **limits)
     wall, cpu = time.perf_counter() - started, time.process_time() - cpu
     here.send("what was met?")
     calls, met = here.recv()
-    clean = run(samples, OfflineJudge())
+    clean = evaluate(samples, six_metrics(OfflineJudge()), progress=False)
 
     print(f"{options.samples} samples, six metrics, {options.slots} slots, timeout {options.timeout:g} s")
     print(f"faults met: {', '.join(f'{name} {count}' for name, count in sorted(met.items()))}")

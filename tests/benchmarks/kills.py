@@ -31,14 +31,9 @@ RUN = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 from langchain_openai import ChatOpenAI
-from langchain_rageval import *
-from helpers.offline import rag_samples
-judge = ChatOpenAI(base_url=sys.argv[3], api_key="x", model="m", max_retries=0)
-embeddings = HashingEmbeddings()
-metrics = [
-    faithfulness(judge), answer_relevance(judge, embeddings), context_precision(judge), context_recall(judge),
-    context_relevance(judge), answer_correctness(judge, embeddings),
-]
+from langchain_rageval import evaluate
+from helpers.offline import rag_samples, six_metrics
+metrics = six_metrics(ChatOpenAI(base_url=sys.argv[3], api_key="x", model="m", max_retries=0))
 samples = rag_samples(int(sys.argv[6]))
 report = evaluate(samples, metrics, journal=sys.argv[4], progress=False, max_concurrency=int(sys.argv[7]))
 report.to_jsonl(sys.argv[5])

@@ -11,7 +11,6 @@ or with `--per-minute` answers so many calls a minute, which it does not state, 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import resource
 import sys
@@ -23,6 +22,7 @@ TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent), str(Path(__file__).parent)]
 
 from helpers.offline import rag_samples  # noqa: E402
+from measured import spawned  # noqa: E402
 from refusals import Limited  # noqa: E402
 
 from langchain_rageval import Budget, Report, evaluate, faithfulness  # noqa: E402
@@ -30,7 +30,7 @@ from langchain_rageval import Budget, Report, evaluate, faithfulness  # noqa: E4
 ROOM = 16
 
 
-def serve(pipe: Any, per_minute: int | None) -> None:
+def serve(per_minute: int | None, pipe: Any) -> None:
     """Serve until the counts are requested, then the next run, until there is none."""
     limits = {"room": ROOM} if per_minute is None else {"rate": per_minute / 60}
     with Limited(**limits) as server:
@@ -82,10 +82,7 @@ def main() -> None:
     parser.add_argument("--budget", type=int, help="calls of all workers")
     parser.add_argument("--per-minute", type=int, help="calls that the server answers in a minute")
     options = parser.parse_args()
-    here, there = multiprocessing.get_context("spawn").Pipe()
-    arguments = there, options.per_minute
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=arguments, daemon=True)
-    server.start()
+    here = spawned(serve, options.per_minute)
     url, rows = here.recv(), rows_of(options.samples)
     make_metrics = judged_by(url)
     budget = None if options.budget is None else Budget(calls=options.budget)

@@ -1,4 +1,4 @@
-"""Measurement of a client's process; uses only the standard library, because other clients have separate environments.
+"""Servers in another process, and measurement of a client's process; uses only the standard library.
 
 The process warms up, prints "ready", waits for a line, runs, and prints the measurements as one line of JSON. Output
 of libraries goes to stderr.
@@ -11,8 +11,17 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+
+def spawned(serve: Callable[..., None], *arguments: Any) -> Any:
+    """Start a function in another process, with arguments and an end of a pipe; return the other end."""
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    context.Process(target=serve, args=(*arguments, there), daemon=True).start()
+    return here
 
 
 def measured(warm_up: Callable[[], Any], work: Callable[[], dict[str, Any]]) -> None:

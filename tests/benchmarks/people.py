@@ -425,11 +425,6 @@ def overlap(name: str, samples: Sequence[Sample], labels: Sequence[float], judge
     return [name, str(found.pairs), f"{fmean(labels):.3f}", estimate(found, "auc"), live]
 
 
-def table(headings: Sequence[str], rows: Iterable[list[str]]) -> list[str]:
-    """Return the lines of a table."""
-    return [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -440,45 +435,45 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(words)
     judge = load_judge(given.judge, base_url=given.base_url) if given.judge else None
-    decided = ("pairs of systems", "judge decides", "people agree", "people say the contrary", "people do not decide")
-    labelled = ("of {} labels: ever contradict people", "confirm people's decisions")
-    sixty, hundred = ([one.format(count) for one in labelled] for count in (60, 100))
-    parts = {
+    decided = "pairs of systems | judge decides | people agree | people say the contrary | people do not decide"
+    labelled = "of {} labels: ever contradict people | confirm people's decisions"
+    sets = (
+        ("AttributionBench, test", attribution, given.attribution),
+        ("RAGTruth, question answering", ragtruth, given.ragtruth),
+    )
+    parts: dict[str, tuple[str, Iterable[list[str]] | None]] = {
         "mtrag": (
-            ("score", "answers", "Spearman", "Pearson"),
+            "score | answers | Spearman | Pearson",
             given.mtrag and mtrag_agreement(given.mtrag, judge, given.judge),
         ),
         "faithbench": (
-            ("judge", "mean score", "mean label", "AUC", "kappa"),
+            "judge | mean score | mean label | AUC | kappa",
             given.faithbench and faithbench_agreement(given.faithbench),
         ),
-        "verdicts": (("judge", *decided, *sixty), given.faithbench and faithbench_verdicts(given.faithbench)),
-        "mtrag-verdicts": (("score", *decided, *sixty, *hundred), given.mtrag and mtrag_verdicts(given.mtrag)),
+        "verdicts": (
+            f"judge | {decided} | {labelled.format(60)}",
+            given.faithbench and faithbench_verdicts(given.faithbench),
+        ),
+        "mtrag-verdicts": (
+            f"score | {decided} | {labelled.format(60)} | {labelled.format(100)}",
+            given.mtrag and mtrag_verdicts(given.mtrag),
+        ),
         "calibrate": (
-            ("set", "judge", "labels", "coverage", "width", "of the labels alone"),
+            "set | judge | labels | coverage | width | of the labels alone",
             calibrations(given.faithbench, given.mtrag) if given.faithbench or given.mtrag else None,
         ),
-        "audit": (
-            ("cheaper judge", "its mean", "mean of GPT-5.5", "coverage", "width"),
-            given.trec and audits(given.trec),
-        ),
+        "audit": ("cheaper judge | its mean | mean of GPT-5.5 | coverage | width", given.trec and audits(given.trec)),
         "overlap": (
-            ("set", "answers", "share supported", "AUC of word overlap", "our metrics by a judge"),
-            (
-                overlap(name, *read(path), judge)
-                for name, read, path in (
-                    ("AttributionBench, test", attribution, given.attribution),
-                    ("RAGTruth, question answering", ragtruth, given.ragtruth),
-                )
-                if path
-            )
+            "set | answers | share supported | AUC of word overlap | our metrics by a judge",
+            (overlap(name, *read(path), judge) for name, read, path in sets if path)
             if given.attribution or given.ragtruth
             else None,
         ),
     }
-    for name, (headings, rows) in parts.items():
+    for name, (heading, rows) in parts.items():
         if rows:
-            markdown = "\n".join(table(headings, rows))
+            rule = "|---" * (heading.count("|") + 1) + "|"
+            markdown = "\n".join([f"| {heading} |", rule, *(f"| {' | '.join(row)} |" for row in rows)])
             if given.write:
                 write_between(PAGE, f"<!-- {name} -->", f"<!-- end of {name} -->", markdown)
             else:

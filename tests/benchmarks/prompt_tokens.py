@@ -23,34 +23,17 @@ import tiktoken
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from helpers.offline import METRICS, SIX
 from helpers.scripted import answering, offline_reply
 from samples import samples
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Judge,
-    answer_correctness,
-    answer_relevance,
-    context_precision,
-    context_recall,
-    context_relevance,
-    faithfulness,
-    suite,
-)
+from langchain_rageval import Judge, suite
 from langchain_rageval.models.offline_judge import answer_offline
 
 MOST = {"en": 1.0, "ru": 1.2}
 """Largest ratio to ragas' tokens, by language."""
 
 Count = Callable[[str], int]
-BUILDERS = {
-    "faithfulness": faithfulness,
-    "answer_relevance": lambda judge: answer_relevance(judge, HashingEmbeddings()),
-    "context_precision": context_precision,
-    "context_recall": context_recall,
-    "answer_correctness": lambda judge: answer_correctness(judge, HashingEmbeddings()),
-    "context_relevance": context_relevance,
-}
 RAGAS = {
     "StatementGeneratorPrompt": {"qwen": 321, "o200k": 328},
     "NLIStatementPrompt": {"qwen": 764, "o200k": 767},
@@ -103,7 +86,7 @@ def own_requests(names: Sequence[str], sample: dict[str, Any], mode: str) -> lis
     """Return the texts of the requests that metrics make for a sample."""
     model = answering(offline_reply)
     judge = Judge(model, mode=mode)  # type: ignore[arg-type]
-    suite(*(BUILDERS[name](judge) for name in names)).invoke(sample)
+    suite(*(METRICS[name](judge) for name in names)).invoke(sample)
     return ["\n".join(message.text for message in messages) for messages in model.asked]
 
 
@@ -136,7 +119,7 @@ def main() -> None:
             drawn = samples(options.samples, [language])
             print(f"\n{tokenizer}, {language}, tokens a sample")
             print(f"{'metric':20} {'calls':>6} {'ours':>7} {'ragas':>7} {'ratio':>6}")
-            for names in (*([name] for name in BUILDERS), [*BUILDERS]):
+            for names in (*([name] for name in SIX), SIX):
                 requests = [own_requests(names, sample, options.mode) for sample in drawn]
                 ours = sum(count(text) for texts in requests for text in texts) / len(drawn)
                 theirs = sum(ragas_tokens(name, sample, tokenizer, count) for name in names for sample in drawn)

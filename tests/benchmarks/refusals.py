@@ -11,7 +11,6 @@ Retry-After and the rejections show; `stated`: the same, named in the headers of
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import random
 import sys
 import threading
@@ -22,18 +21,15 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
-from helpers.offline import METRICS, offline, rag_samples  # noqa: E402
+from helpers.offline import offline, rag_samples, six_metrics  # noqa: E402
 from helpers.servers.chat import Faults  # noqa: E402
 from helpers.servers.endpoints import OpenAIServer  # noqa: E402
 from helpers.servers.loopback import Refused  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
+from measured import spawned  # noqa: E402
 
-from langchain_rageval import HashingEmbeddings, evaluate  # noqa: E402
+from langchain_rageval import evaluate  # noqa: E402
 
-SIX = (
-    *("faithfulness", "answer_relevance", "context_precision"),
-    *("context_recall", "context_relevance", "answer_correctness"),
-)
 LATENCY, HANG = 0.1, 20.0
 
 
@@ -90,15 +86,12 @@ def serve(name: str, seed: int, calls: int, pipe: Any) -> None:
 
 def measure(name: str, seed: int, samples: int) -> tuple[float, int, int, float, int]:
     """Return the seconds, calls, refusals, share of refusals after ten seconds, and failed scores of a scenario."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    server = context.Process(target=serve, args=(name, seed, 8 * samples, there), daemon=True)
-    server.start()
+    here = spawned(serve, name, seed, 8 * samples)
     model = ChatOpenAI(base_url=here.recv() + "/v1", api_key="sk-test", model="m", max_retries=0, temperature=0)
-    metrics = [METRICS[metric](model, HashingEmbeddings()) for metric in SIX]
     started = time.perf_counter()
     slots = 32 if name == "ceiling" else 16
-    report = evaluate(rag_samples(samples), metrics, progress=False, max_concurrency=slots, timeout=120.0)
+    limits: dict[str, Any] = {"max_concurrency": slots, "timeout": 120.0}
+    report = evaluate(rag_samples(samples), six_metrics(model), progress=False, **limits)
     wall = time.perf_counter() - started
     here.send("counts")
     calls, refused, late = here.recv()

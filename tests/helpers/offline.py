@@ -103,6 +103,17 @@ METRICS: dict[str, Build] = {
 }
 """Functions that build a metric from a judge, embeddings and options, by score: all builders, and a ranking."""
 
+SIX = (
+    *("faithfulness", "answer_relevance", "context_precision", "context_recall"),
+    *("answer_correctness", "context_relevance"),
+)
+"""Names of the metrics of the benchmarks."""
+
+
+def six_metrics(judge: Any) -> list[Metric]:
+    return [METRICS[name](judge) for name in SIX]
+
+
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
 """Names of the metrics that embed texts."""
 
