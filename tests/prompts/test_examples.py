@@ -75,21 +75,8 @@ class Shown:
         lines = NumberedContexts.of(self.input.get("contexts", [])).lines
         return {f"{ascii_uppercase[line.chunk - 1]}.{line.sentence}": line.text for line in lines}
 
-    def order(self, text):
-        return bool(re.search(ORDER[self.language], text))
-
-    def listed(self, name, kind):
-        return [item[kind] for item in self.output[name]]
-
-    @property
-    def given(self):
-        """Every text of the input."""
-        return " ".join(strings(self.input))
-
-    @property
-    def told(self):
-        """Every text of the output."""
-        return " ".join(strings(self.output))
+    def has_order(self, value):
+        return bool(re.search(ORDER[self.language], " ".join(strings(value))))
 
 
 def shown(language, step):
@@ -140,11 +127,11 @@ def test_an_input_holds_what_the_step_sends(step, example):
 
 @each(("language", "step"), STEPS)
 def test_all_languages_have_the_examples_of_english(language, step):
-    english, other = shown("en", step), shown(language, step)
-    assert [list(map(structure, (e.input, e.output))) for e in other] == [
-        list(map(structure, (e.input, e.output))) for e in english
-    ]
-    assert [list(e.sentences) for e in other] == [list(e.sentences) for e in english]
+    english, other = (
+        [(structure(e.input), structure(e.output), [*e.sentences]) for e in shown(one, step)]
+        for one in ("en", language)
+    )
+    assert other == english
 
 
 @each(("step", "example"), EXAMPLES)
@@ -168,8 +155,8 @@ def test_each_answer_statement_is_classified_once_and_each_reference_statement_f
     references = [item["reference"] for item in example.input["reference_statements"]]
     told = (*example.output["TP"], *example.output["FP"])
     cited = {number for item in told for number in item["references"]}
-    missed = example.listed("FN", "reference")
-    assert sorted(example.listed("TP", "answer") + example.listed("FP", "answer")) == answers
+    missed = [item["reference"] for item in example.output["FN"]]
+    assert sorted(item["answer"] for item in told) == answers
     assert sorted({*cited, *missed}) == references
     assert len(set(missed)) == len(missed)
     assert all(item["references"] for item in example.output["TP"])
@@ -184,7 +171,7 @@ def test_an_extra_contains_a_reference_statement_in_full_and_what_is_wrong_conta
     assert not {*contained["extra"]} & {*missed}
 
 
-@each(("language", "step"), [(language, step) for language in OWN for step in OWN[language]])
+@each(("language", "step"), STEPS)
 def test_a_reason_comes_before_everything_that_it_explains(language, step):
     for example in shown(language, step):
         for item in items(example.output):
@@ -221,9 +208,9 @@ WITHOUT_ORDER = {"critique_aspect", "regenerate_turn_questions", "rewrite_questi
 
 @each(("language", "step"), STEPS)
 def test_some_example_holds_an_order_to_the_model_that_the_output_does_not_repeat(language, step):
-    orders = [e for e in shown(language, step) if e.order(e.given)]
+    orders = [e for e in shown(language, step) if e.has_order(e.input)]
     assert bool(orders) is (step not in WITHOUT_ORDER)
-    assert not any(e.order(e.told) for e in orders)
+    assert not any(e.has_order(e.output) for e in orders)
 
 
 def choices(schema):

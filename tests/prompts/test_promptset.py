@@ -226,14 +226,6 @@ def test_replacing_keeps_what_is_not_given_and_the_set_it_is_called_on():
     assert before == default.fingerprint != other.fingerprint
 
 
-def test_a_copy_with_other_texts_has_another_fingerprint():
-    default = PromptSet.default("en")
-    prompt = default.get("extract_statements")
-    assert default.fingerprint != default.model_copy(update={"common": PromptSet.default("ru").common}).fingerprint
-    assert prompt.fingerprint != prompt.model_copy(update={"instruction": "List them."}).fingerprint
-    assert prompt.fingerprint == prompt.model_copy(deep=True).fingerprint
-
-
 @each(
     ("step", "options", "told"),
     [

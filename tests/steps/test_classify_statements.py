@@ -105,13 +105,6 @@ def test_each_statement_has_one_place_whatever_the_reply_lacks_or_repeats(
     ]
 
 
-def test_equal_references_are_compared_once_and_none_not_at_all():
-    judge = scripted(classification({1: [1], 2: [2]}))
-    one, other = classify_statements(judge).invoke(state("ab", "cd", "cd"))["classifications"]
-    assert one == other
-    assert classify_statements(scripted()).invoke(state("a"))["classifications"] == []
-
-
 def test_a_true_statement_that_never_names_a_reference_statement_is_a_failure():
     judge = Judge(scripted(*[classification({1: []}, fn=[1])] * 2), attempts=2)
     message = "classify_statements: no single place for the answer statements [1], reference statements []"

@@ -26,12 +26,6 @@ def test_spellings_of_one_entity_count_once_and_the_first_stays():
     assert found(judge) == ["Семён Лев", "Изар"]
 
 
-def test_equal_references_are_read_once_and_blank_ones_not_at_all():
-    judge = scripted(entities("a"))
-    assert found(judge, SAMPLE.model_copy(update={"references": ["r", "r", ""]})) == ["a"]
-    assert found(scripted(), SAMPLE.model_copy(update={"references": ["", "\n"]})) == []
-
-
 def test_a_judge_that_repeats_itself_gives_no_more_entities_than_the_texts_can_hold():
     sample = SAMPLE.model_copy(update={"references": ["Генрих Лев.", "Лев основал Мюнхен в 1158 году."]})
     judge = scripted(entities(*map(str, range(1_000))), entities("Лев", *["лев"] * 1_000, "1158 год"))

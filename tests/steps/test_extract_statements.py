@@ -44,14 +44,10 @@ def test_of_both_the_answer_comes_first_and_nothing_is_mixed():
 
 
 @each("answer", [None, "", " \n\t"])
-def test_a_blank_answer_makes_no_call(answer):
-    assert extracted(scripted(), "answer", SAMPLE.model_copy(update={"answer": answer}))["answer_statements"] == []
-
-
 @each("references", [[], [""], [" ", "\n"]])
-def test_without_a_reference_that_holds_words_no_call_is_made(references):
-    state = extracted(scripted(), "reference", SAMPLE.model_copy(update={"references": references}))
-    assert state["reference_statements"] == []
+def test_blank_texts_make_no_call_and_have_no_statements(answer, references):
+    state = extracted(scripted(), "both", SAMPLE.model_copy(update={"answer": answer, "references": references}))
+    assert (state["answer_statements"], state["reference_statements"]) == ([], [])
     assert state["statements_by_reference"] == [[]] * len(references)
 
 

@@ -101,12 +101,9 @@ def test_all_chunks_go_out_in_one_call_with_question_and_scale():
     judge = by_text(BY_TEXT)
     findings = found_of_grade_relevance(judge)
     assert judge.inputs == [{"question": "What?", "scale": [0, 4]}]
-    assert [(f.kind, f.number, f.text, f.verdict) for f in findings] == [
-        ("context", 1, "First. Second.", "4"),
-        ("context", 2, "Third.", "0"),
-        ("context", 3, "Fourth.", "2"),
-        ("context", 4, "Fifth.", "4"),
-    ]
+    graded_texts = enumerate(zip(CONTEXTS_OF_GRADE_RELEVANCE, "4024", strict=True), 1)
+    expected = [("context", number, text, grade) for number, (text, grade) in graded_texts]
+    assert [(f.kind, f.number, f.text, f.verdict) for f in findings] == expected
     assert all(re.fullmatch(r"r\d", finding.reason) for finding in findings)
 
 

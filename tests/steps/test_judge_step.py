@@ -79,11 +79,6 @@ def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it()
     )
 
 
-def test_a_function_serves_as_a_judge():
-    step = JudgeStep(TONE, lambda messages: POLITE.model_dump_json(), Tone)
-    assert step.invoke(STATE)["Tone"] == POLITE
-
-
 def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
     judge = answering(lambda messages: POLITE)
     step, run = JudgeStep(TONE, judge, Tone), Run()

@@ -15,7 +15,6 @@ from hypothesis.extra.numpy import arrays
 
 from langchain_rageval import ConfigError
 from langchain_rageval.errors import ModelOutputError
-from langchain_rageval.run.run import Run
 from langchain_rageval.steps.measure_similarity import compare_texts, measure_similarity
 
 PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}
@@ -104,16 +103,6 @@ def test_lone_surrogates_reach_no_model():
     vectors = Vectors(answer=lambda text: [1.0])
     assert similarities(vectors, "half \ud83d", "half \ud83e") == [1.0]
     assert vectors.asked == [["half \ufffd"]]
-
-
-def test_texts_of_one_run_are_embedded_once():
-    vectors, run = Vectors(PLANE), Run()
-    stage = measure_similarity(vectors, pairs)
-    stage.invoke({"one": "east", "others": ["north"]}, run.into({}))
-    stage.invoke({"one": "north", "others": ["west", "east"]}, run.into({}))
-    assert sorted(text for batch in vectors.asked for text in batch) == ["east", "north", "west"]
-    assert run.meter.usage.embedded == 3
-    assert run.meter.usage.calls == 0
 
 
 # Cross-encoders

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 from helpers.each import each, error_of
-from helpers.own.politeness import PROMPTS, Politeness, rate
+from helpers.own.politeness import PROMPTS, Politeness, rate, share
 from helpers.own.politeness import politeness as politeness_by
 from helpers.scripted import human_of, scripted
 from pydantic import BaseModel, Field
@@ -198,10 +198,6 @@ class Grade(BaseModel):
     grade: int
 
 
-class Share(BaseModel):
-    share: float
-
-
 def voted(*replies, **options):
     """The answer, and the findings, of a step that each order of a jury gives alike."""
     step = Step(type(replies[0]), prompts=ONE, reads=("answer",), name="voted", **options)
@@ -214,14 +210,10 @@ def voted(*replies, **options):
     return decided[0], states[0].get("agreement") or states[0]["undecided"]
 
 
-def test_each_field_is_decided_by_its_type_whatever_the_order_of_the_votes():
+def test_the_votes_decide_whatever_their_order_and_the_text_is_from_a_vote_that_agrees():
     decided, findings = voted(*(Grade(reason=str(n), grade=n) for n in (2, 7, 9)))
     assert (decided.grade, decided.reason) == (7, "7")
     assert [(f.text, f.verdict) for f in findings] == [("grade", "0.33")]
-    assert voted(Share(share=0.0), Share(share=0.5), Share(share=1.0))[0].share == 0.5
-    levels = [Level(reason=str(n), level=one) for n, one in enumerate(("low", "high", "low"))]
-    decided, findings = voted(*levels)
-    assert (decided.level, findings[0].verdict) == ("low", "0.67")
 
 
 def test_without_a_strict_majority_there_is_no_answer_but_the_votes_are_found():
@@ -245,17 +237,17 @@ def test_a_reducer_decides_numbers_or_everything():
     one, bench = ScriptedJudge(), jury([ScriptedJudge() for _ in range(3)])
     assert mean(one).instrument == majority(one).instrument
     assert mean(bench).instrument != majority(bench).instrument
-    with pytest.raises(ConfigError, match="reducer of the votes returned int: it must return one Grade"):
-        voted(*grades, reducer=len)
+    message = "reducer of the votes returned int: it must return one Grade for a list of them"
+    assert str(error_of(ConfigError, voted, *grades, reducer=len)) == message
 
 
 def test_two_steps_of_one_key_or_name_are_refused():
     first, other = (Step(Politeness, prompts=ONE, reads=("answer",)) for _ in range(2))
     judge = scripted(KIND)
-    with pytest.raises(ConfigError, match="two steps of m have the key 'politeness'"):
-        Metric("m", aspect="a", reads={"answer"}, steps=first(judge) | other(judge), reduce=lambda state: Value(1.0))
-    with pytest.raises(ConfigError, match="two steps have the name 'politeness'"):
-        PromptSet.default("en", steps=[first, other])
+    options = {"aspect": "a", "reads": {"answer"}, "steps": first(judge) | other(judge), "reduce": share}
+    assert "two steps of m have the key 'politeness'" in str(error_of(ConfigError, Metric, "m", **options))
+    error = error_of(ConfigError, PromptSet.default, "en", steps=[first, other])
+    assert "two steps have the name 'politeness'" in str(error)
 
 
 def test_contexts_that_the_judge_does_not_read_are_found():
@@ -332,11 +324,6 @@ def test_its_prompts_are_saved_loaded_and_edited_in_a_prompt_set(tmp_path):
 def polite_if_thankful(inputs):
     """Answer without a model."""
     return {"reason": f"{len(inputs['contexts'])} contexts", "polite": "Thank" in inputs["answer"]}
-
-
-def share(state):
-    """Return the verdict."""
-    return Value(float(state["politeness"].polite), state["politeness"].reason)
 
 
 @pytest.mark.parametrize("wrap", [lambda judge: judge, lambda judge: jury([judge] * 3)])

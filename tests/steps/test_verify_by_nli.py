@@ -10,18 +10,8 @@ from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import (
-    ConfigError,
-    NliVerifier,
-    Sample,
-    answer_correctness,
-    claim_metrics,
-    context_recall,
-    faithfulness,
-    plan,
-    suite,
-)
-from langchain_rageval.errors import ModelOutputError
+from langchain_rageval import NliVerifier, answer_correctness, claim_metrics, context_recall, faithfulness, plan, suite
+from langchain_rageval.errors import ConfigError, ModelOutputError
 
 LABELS = ("contradiction", "entailment", "neutral")
 
@@ -32,7 +22,7 @@ def reader(*texts):
 
 
 def scored(verifier, *texts, contexts=("Горит баня. Тонет дом.", "Всё цело.")):
-    sample = Sample(question=QUESTION, answer=" ".join(("Ответ.", *texts)), contexts=list(contexts))
+    sample = {"question": QUESTION, "answer": " ".join(("Ответ.", *texts)), "contexts": list(contexts)}
     return faithfulness(reader(*texts), verifier=verifier).invoke(sample)
 
 

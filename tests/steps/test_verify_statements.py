@@ -2,7 +2,6 @@ import json
 
 from helpers.each import each, error_of
 from helpers.scripted import absent, answering, human_of, scripted, supported, verdict, verdicts
-from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -183,24 +182,6 @@ def test_a_failure_of_a_later_slice_names_the_statements_by_their_numbers_in_the
 
 
 # Draws
-
-
-def cached(*replies):
-    tokens = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
-    messages = [AIMessage(reply.model_dump_json(), usage_metadata=tokens) for reply in replies]
-    return type(scripted())(replies=messages, cache=InMemoryCache())
-
-
-def test_the_first_draw_uses_the_models_cache_and_later_ones_pass_it_by():
-    model = cached(*[verdicts(supported(1))] * 5)
-    before = model.cache
-    step = verify_statements(Judge(model, draws=3), of="answer")
-    runs = [Run(), Run()]
-    for run in runs:
-        step.invoke(state("a"), run.into({}))
-    assert len(model.asked) == 5
-    assert [run.meter.usage.calls for run in runs] == [3, 2]
-    assert model.cache is before
 
 
 # Together with others
