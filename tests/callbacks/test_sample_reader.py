@@ -196,16 +196,6 @@ async def test_runs_side_by_side_keep_their_own_documents():
     }
 
 
-def test_changes_that_the_caller_makes_to_the_answer_do_not_reach_the_sample():
-    chain = RunnableLambda(lambda question: {"input": question, "context": list(DOCUMENTS), "answer": ANSWER})
-    callback, rows = watching()
-    with callback:
-        answer = chain.invoke(QUESTION, {"callbacks": [callback]})
-        answer["answer"] = "Nothing."
-        answer["context"].clear()
-    assert told(rows) == [EXPECTED]
-
-
 # Runs that do not end well
 
 

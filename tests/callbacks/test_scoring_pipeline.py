@@ -63,6 +63,14 @@ def ask(callback, times=1, chain=None):
         (chain or rag_chain()).invoke(QUESTION, with_callback(callback))
 
 
+def scored(times, *metrics, **options):
+    """Return the counters and the rows of a closed callback that has watched some calls of a chain."""
+    callback, rows = watching(*metrics, **options)
+    with callback:
+        ask(callback, times)
+    return callback.stats(), rows
+
+
 class Gate:
     """A judge that answers when it is let."""
 
@@ -120,20 +128,17 @@ def test_several_metrics_share_their_steps_and_one_without_its_fields_is_left_ou
 
 def test_a_judge_that_always_fails_is_asked_about_every_run_and_the_rows_are_numbered_as_these_ended():
     judge = broken_judge(ConnectionError("down"))
-    callback, rows = watching(faithfulness(judge), retry=RetryPolicy(attempts=1))
-    with callback:
-        ask(callback, 22)
+    stats, rows = scored(22, faithfulness(judge), retry=RetryPolicy(attempts=1))
     found = [(row.index, row.scores["faithfulness"].failure.message) for row in rows]
     assert found == [(number, "down") for number in range(22)]
-    stats = callback.stats()
     assert (len(judge.asked), stats["failed"], stats["broken_off"]) == (22, 22, 0)
 
 
 def test_a_run_with_one_score_of_two_counts_as_scored():
     metrics = [faithfulness(broken_judge()), context_relevance(OfflineJudge())]
-    callback, rows = watched(rag_chain(), QUESTION, *metrics)
+    stats, rows = scored(1, *metrics)
     assert [score.failure is None for score in rows[0].scores.values()] == [False, True]
-    assert (callback.stats()["scored"], callback.stats()["failed"]) == (1, 0)
+    assert (stats["scored"], stats["failed"]) == (1, 0)
 
 
 # Nothing is watched twice, nothing is traced
@@ -307,8 +312,8 @@ def test_only_the_redacted_sample_reaches_judge_sinks_and_log(caplog):
 
 
 def test_a_run_is_not_scored_if_redact_returns_no_sample(caplog):
-    callback, rows = watched(rag_chain(), QUESTION, redact=lambda sample: None)
-    assert (rows, callback.stats()["failed"]) == ([], 1)
+    stats, rows = scored(1, redact=lambda sample: None)
+    assert (rows, stats["failed"]) == ([], 1)
     assert caplog.messages == ["a run could not be scored: ConfigError"]
 
 
@@ -324,15 +329,11 @@ def test_a_sink_that_fails_is_tried_again_and_holds_up_no_other(monkeypatch, cap
         if len(tries) < 3:
             raise OSError("disk full")
 
-    callback, _ = watching(sinks=[moody, lambda row: 1 / 0, seen.append])
-    with callback:
-        ask(callback, 3)
+    stats, _ = scored(3, sinks=[moody, lambda row: 1 / 0, seen.append])
     assert (len(tries), len(seen)) == (5, 3)
-    stats = callback.stats()
     assert stats["sink_errors"] == 2 + 3 + 1 + 1  # a dead sink is tried once a row until it takes one again
     assert (stats["lost"], stats["scored"]) == (3, 3)
     assert caplog.text.count("a sink failed: OSError: disk full") == 1
-    assert accounted(callback)
 
 
 def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
@@ -343,11 +344,8 @@ def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
         seen.append(row)
 
     metric = faithfulness(broken_judge(ValueError("no")))
-    callback, _ = watching(metric, sinks=[unhurried], max_pending=3, max_concurrency=4)
-    with callback:
-        ask(callback, 200)
-        assert callback.flush(PATIENCE)
-    assert (callback.stats()["lost"], len(seen)) == (0, callback.stats()["failed"])
+    stats, _ = scored(200, metric, sinks=[unhurried], max_pending=3, max_concurrency=4)
+    assert (stats["lost"], stats["pending"], len(seen)) == (0, 0, stats["failed"])
 
 
 def test_a_sink_that_hangs_blocks_the_judge_once_and_no_other_sink(monkeypatch):
@@ -377,7 +375,7 @@ def test_closing_closes_the_sinks_and_logs_an_error_of_a_sink(caplog):
             raise OSError("busy")
 
     sink = Closing()
-    watched(rag_chain(), QUESTION, sinks=[sink])
+    scored(1, sinks=[sink])
     assert sink.closed == 1
     assert "a sink could not be closed: OSError: busy" in caplog.text
 
@@ -400,11 +398,7 @@ class Hostile(dict):
     def items(self):
         raise RuntimeError("do not look")
 
-    def get(self, *_):
-        raise RuntimeError("do not look")
-
-    def values(self):
-        raise RuntimeError("do not look")
+    get = values = lambda self, *_: self.items()
 
 
 def itself():
@@ -471,10 +465,8 @@ def test_a_judge_that_raises_a_system_exit_fails_its_run_and_the_next_is_scored(
         return offline_reply(messages)
 
     asked = []
-    callback, _ = watching(faithfulness(RunnableLambda(exit_once)))
-    ask(callback, 3)
-    assert callback.close(PATIENCE)
-    assert (callback.stats()["failed"], callback.stats()["scored"]) == (1, 2)
+    stats, _ = scored(3, faithfulness(RunnableLambda(exit_once)))
+    assert (stats["failed"], stats["scored"]) == (1, 2)
 
 
 def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():
@@ -592,10 +584,8 @@ def refusing_sink(row):
 
 @each(("sink", "cause"), [(refusing_sink, "ConfigError"), (lambda row: async_sink(row), "TypeError")])
 def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(sink, cause, caplog):
-    callback, _ = watching(sinks=[sink])
-    with callback:
-        ask(callback, 3)
-    assert (callback.stats()["lost"], callback.stats()["sink_errors"]) == (3, 3)
+    stats, _ = scored(3, sinks=[sink])
+    assert (stats["lost"], stats["sink_errors"]) == (3, 3)
     assert f"a sink failed: {cause}: 3 times in all" in caplog.text
 
 

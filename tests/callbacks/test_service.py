@@ -47,24 +47,20 @@ def serving(model_url: str, scores: Path):
     with log.open("wb") as told:
         process = subprocess.Popen(command, env=environment, stdout=told, stderr=told)
     try:
-        url = f"http://127.0.0.1:{port}"
-        answering(url, process, log)
+        url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + PATIENCE
+        while True:
+            try:
+                httpx.get(url + "/stats", timeout=PATIENCE)
+                break
+            except httpx.TransportError:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
         yield process, url
     finally:
         process.terminate()
         process.wait(PATIENCE)
     assert "Traceback" not in log.read_text()
-
-
-def answering(url, process, log):
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return httpx.get(url + "/stats", timeout=PATIENCE)
-        except httpx.TransportError:
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
 
 
 async def load(url, count, width=16):

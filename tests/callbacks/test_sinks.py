@@ -26,9 +26,9 @@ from langchain_rageval.data.schema import Usage
 from langchain_rageval.sinks import JsonlSink, LangSmithSink, LoggingSink, OpenTelemetrySink, SqliteSink
 
 
-def together(source, count, *arguments):
+def together(source, count, folder):
     """The same script in several processes at once; all must end well."""
-    command = [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)]
+    command = [sys.executable, "-c", textwrap.dedent(HEAD + source), str(folder)]
     running = [subprocess.Popen([*command, str(n)], stderr=subprocess.PIPE, text=True) for n in range(count)]
     for process in running:
         assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
@@ -102,14 +102,11 @@ def test_without_backups_a_large_file_is_replaced_and_a_row_above_the_limit_is_k
 @pytest.mark.gate
 @pytest.mark.parametrize("most", [60_000, 100_000_000])
 def test_processes_share_a_file_also_while_it_is_rotated(tmp_path, most):
-    script = (
-        HEAD
-        + f"""
+    script = f"""
     sink = JsonlSink(folder + "/rows.jsonl", max_bytes={most}, backups=100)
     for number in range(100):
         sink(row(number))
     """
-    )
     together(script, 2, tmp_path)
     found = [one.sample.id for path in tmp_path.iterdir() for one in Report.load(path).rows]
     assert sorted(found) == sorted(f"{process}-{number}" for process in range(2) for number in range(100))
@@ -156,9 +153,7 @@ def test_threads_share_a_sink(tmp_path):
 @pytest.mark.gate
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_fork_in_the_middle_of_a_row_leaves_the_file_unlocked(tmp_path):
-    script = (
-        HEAD
-        + """
+    script = """
     import os, threading, warnings
     warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 on warns where threads run
     sink = JsonlSink(folder + "/rows.jsonl")
@@ -183,7 +178,6 @@ def test_a_fork_in_the_middle_of_a_row_leaves_the_file_unlocked(tmp_path):
     sink(row(2))
     assert os.waitpid(child, 0)[1] == 0
     """
-    )
     together(script, 1, tmp_path)
     assert {each.sample.id for each in Report.load(tmp_path / "rows.jsonl").rows} == {"0-0", "0-1", "0-2"}
 
@@ -258,11 +252,10 @@ def test_each_score_is_a_row_of_its_table(tmp_path):
 def test_its_file_is_a_report_too(tmp_path):
     sink = SqliteSink(tmp_path / "scores.db")
     late = datetime(2026, 11, 2, 12, tzinfo=UTC)
+    chat = row(None, history=[("user", "Какой город?"), ("assistant", "Мюнхен.")])
     rows = [
         row(0.5).model_copy(update={"time": late, "tags": {"version": "1.4"}, "asked": ["faithfulness"]}),
-        row(None, history=[("user", "Какой город?"), ("assistant", "Мюнхен.")]).model_copy(
-            update={"time": late - timedelta(days=1)}
-        ),
+        chat.model_copy(update={"time": late - timedelta(days=1)}),
     ]
     finding = Finding(kind="statement", number=1, text="Мюнхен.", verdict="supported")
     update = {"findings": [finding], "usage": Usage(calls=2, input_tokens=100, output_tokens=10, money=0.25)}
@@ -275,9 +268,10 @@ def test_its_file_is_a_report_too(tmp_path):
         (1, late, {"version": "1.4"}, ["faithfulness"]),
     ]
     assert loaded.rows[1].scores == rows[0].scores
-    assert {name: (score.comment, score.usage) for name, score in loaded.rows[0].scores.items()} == {
-        name: (score.comment, score.usage) for name, score in rows[1].scores.items()
-    }
+    found, written = (
+        {name: (score.comment, score.usage) for name, score in one.scores.items()} for one in (loaded.rows[0], rows[1])
+    )
+    assert found == written
     assert [one.sample for one in loaded.rows] == [rows[1].sample, rows[0].sample]
     assert (loaded.name, loaded.complete) == ("scores", False)
     assert loaded.summary()["faithfulness"].mean == 0.5
@@ -319,15 +313,12 @@ def test_a_row_that_is_written_twice_is_stored_once(tmp_path):
 
 @pytest.mark.gate
 def test_processes_and_threads_share_a_database_and_readers_do_not_wait(tmp_path):
-    script = (
-        HEAD
-        + """
+    script = """
     from concurrent.futures import ThreadPoolExecutor
     sink = SqliteSink(folder + "/scores.db")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(sink, map(row, range(100))))
     """
-    )
     together(script, 2, tmp_path)
     sink = SqliteSink(tmp_path / "scores.db")
     assert asked(sink, "SELECT count(*), count(DISTINCT run_id) FROM scores") == [(200, 200)]

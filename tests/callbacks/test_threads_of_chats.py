@@ -129,21 +129,6 @@ def test_every_process_samples_the_same_threads():
     assert outputs == {f"{expected}\n".encode()}
 
 
-def streaming_service(chat, callback):
-    app = FastAPI()
-
-    @app.get("/chat/{thread}")
-    async def talk(thread: str, text: str) -> StreamingResponse:
-        async def words() -> Any:
-            config: Any = {"configurable": {"thread_id": thread}, "callbacks": [callback]}
-            async for state in chat.astream(by_messages(text), config, stream_mode="values"):
-                yield f"{state['messages'][-1].text}\n"
-
-        return StreamingResponse(words(), media_type="text/plain")
-
-    return app
-
-
 async def test_all_sampled_threads_of_a_streaming_service_are_whole():
     barrier = asyncio.Barrier(8)  # each turn is open while the others are
 
@@ -157,7 +142,17 @@ async def test_all_sampled_threads_of_a_streaming_service_are_whole():
             assert shown.text.splitlines()[-1] == answer
 
     callback, rows = watching(METRIC, sample_rate=0.5)
-    app = streaming_service(chat_graph(reply), callback)
+    app, chat = FastAPI(), chat_graph(reply)
+
+    @app.get("/chat/{thread}")
+    async def talk(thread: str, text: str) -> StreamingResponse:
+        async def words() -> Any:
+            config: Any = {"configurable": {"thread_id": thread}, "callbacks": [callback]}
+            async for state in chat.astream(by_messages(text), config, stream_mode="values"):
+                yield f"{state['messages'][-1].text}\n"
+
+        return StreamingResponse(words(), media_type="text/plain")
+
     said = {
         f"chat-{number}": [(f"{number} asks {n}?", f"{number} asks {n}? after {2 * n}") for n in range(3)]
         for number in range(8)

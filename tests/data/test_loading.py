@@ -93,10 +93,10 @@ def test_skipped_lines_are_logged_one_warning_each(tmp_path, caplog):
     path = written(tmp_path / "answers.jsonl", "{\n" + lines(ROWS[0], {"answer": "a"}, ROWS[1]))
     with caplog.at_level(logging.WARNING, logger="langchain_rageval"):
         assert list(load_samples(path, on_error="skip")) == SAMPLES
-    first, second = caplog.records
-    assert {first.name, second.name} == {"langchain_rageval"}
-    assert first.getMessage().startswith("skipped answers.jsonl, line 1: not valid JSON")
-    assert second.getMessage().startswith("skipped answers.jsonl, line 3: the sample lacks a question")
+    assert {record.name for record in caplog.records} == {"langchain_rageval"}
+    first, second = caplog.messages
+    assert first.startswith("skipped answers.jsonl, line 1: not valid JSON")
+    assert second.startswith("skipped answers.jsonl, line 3: the sample lacks a question")
 
 
 def test_csv_cells_of_a_megabyte_are_read_and_the_limit_of_csv_stays(tmp_path):
