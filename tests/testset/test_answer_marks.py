@@ -71,6 +71,5 @@ def test_the_parts_joined_are_the_passages(sentence, passages):
 
 
 def test_words_at_the_very_beginning_are_marked_and_words_that_go_on_are_not():
-    parts = mark_sentences(["Beer"], ["Beer is popular. Beers are many.", "Beer", "One beer"])
-    assert parts == [["", "Beer", " is popular. Beers are many."], ["", "Beer", ""], ["One ", "beer", ""]]
-    assert mark_sentences(["5"], ["5", "50", "15"]) == [["", "5", ""], ["50"], ["15"]]
+    parts = mark_sentences(["Beer"], ["Beer is popular. Beers are many.", "One beer", "Lagerbeer"])
+    assert parts == [["", "Beer", " is popular. Beers are many."], ["One ", "beer", ""], ["Lagerbeer"]]

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from helpers.each import error_of
+from helpers.each import each, error_of
 from helpers.writers import Ring, Writer, documents, generator
 
 from langchain_rageval import ConfigError
@@ -18,14 +18,9 @@ def test_new_rows_come_from_unused_passages(door):
     longer = given.extend(testset, 7) if door == "extend" else asyncio.run(given.aextend(testset, 7))
     assert longer.rows[:5] == testset.rows
     assert len({row.contexts[0] for row in longer}) == len(longer) == 12
-    assert writer.total == 12 * 7
-    assert longer.changes == {
-        "kept": [row.id for row in testset],
-        "added": [row.id for row in longer.rows[5:]],
-        "updated": [],
-        "dropped": [],
-    }
-    assert (longer.number, longer.complete) == (2, True)
+    kept, added = [row.id for row in testset], [row.id for row in longer.rows[5:]]
+    assert longer.changes == {"kept": kept, "added": added, "updated": [], "dropped": []}
+    assert (longer.number, longer.complete, writer.total) == (2, True, 12 * 7)
 
 
 def test_new_trees_follow_those_that_are_there():
@@ -37,15 +32,10 @@ def test_new_trees_follow_those_that_are_there():
     assert len({row.tree_id for row in longer}) == 4
 
 
-@pytest.mark.parametrize("door", ["extend", "aextend"])
-def test_near_duplicates_of_present_questions_are_found_by_embeddings(door):
-    writer = Writer()
-    same = Ring(same=lambda _: "all texts are one")
-    given = generator(writer)
-    testset = given.generate(documents(9), size=1)
-    longer = getattr(generator(writer, embeddings=same), door)(testset, 1, documents=documents(9))
-    longer = longer if door == "extend" else asyncio.run(longer)
-    assert longer.yields["rejected"] == {"near-duplicate": 8}
+def test_near_duplicates_of_present_questions_are_found_by_embeddings():
+    testset = generator(Writer()).generate(documents(9), size=1)
+    same = generator(Writer(), embeddings=Ring(same=lambda _: "all texts are one"))
+    assert same.extend(testset, 1, documents=documents(9)).yields["rejected"] == {"near-duplicate": 8}
 
 
 def test_a_loaded_test_set_needs_the_documents(tmp_path):
@@ -60,7 +50,7 @@ def test_a_loaded_test_set_needs_the_documents(tmp_path):
     assert given.extend(loaded, 2, documents=documents(9)).rows == given.extend(testset, 2).rows
 
 
-@pytest.mark.parametrize("given", [None, [1], "t.jsonl"])
+@each("given", [None, [1], "t.jsonl"])
 def test_only_a_test_set_is_extended_or_refreshed(given):
     own = generator(Writer())
     errors = [error_of(ConfigError, call, given, documents=documents(2)) for call in (own.extend, own.refresh)]

@@ -1,11 +1,8 @@
 """Follow-ups: questions that need the turns before them."""
 
-import re
-
-import pytest
+from helpers.each import each, error_of
 from helpers.scripted import scripted
 from helpers.writers import Writer, documents, generator, passage
-from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_rageval import ConfigError, Turn
 from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
@@ -48,24 +45,18 @@ def test_the_seed_decides_whether_one_two_or_three_questions_come_before():
     assert counts == {1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("chat", "problem"),
+@each(
+    ("exchanges", "question", "problem"),
     [
-        (FollowUp(exchanges=[], question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 0"),
-        (FollowUp(exchanges=[FOUNDED] * 4, question="А когда?"), "`exchanges` holds 1 to 3 exchanges, not 4"),
-        (
-            FollowUp(exchanges=[ChatExchange(question="Кто?", answer=" ")], question="А когда?"),
-            "a question or an answer of `exchanges` is blank",
-        ),
-        (
-            FollowUp(exchanges=[FOUNDED], question="когда умер  Генрих Лев?"),
-            "the last question is the old one: leave out what the earlier turns say already",
-        ),
-        (FollowUp(exchanges=[FOUNDED], question=" "), "the question is blank"),
+        ([], "А когда?", "`exchanges` holds 1 to 3 exchanges, not 0"),
+        ([FOUNDED] * 4, "А когда?", "`exchanges` holds 1 to 3 exchanges, not 4"),
+        ([ChatExchange(question="Кто?", answer=" ")], "А когда?", "a question or an answer of `exchanges` is blank"),
+        ([FOUNDED], "когда умер  Генрих Лев?", "the last question is the old one: leave out what the earlier turns"),
+        ([FOUNDED], " ", "the question is blank"),
     ],
 )
-def test_a_conversation_that_is_none_is_requested_again(chat, problem):
-    writer = scripted(chat, CHAT)
+def test_a_conversation_that_is_none_is_requested_again(exchanges, question, problem):
+    writer = scripted(FollowUp(exchanges=exchanges, question=question), CHAT)
     assert follow_up(writer).invoke(ASKED).question == "А когда он умер?"
     assert problem in writer.asked[1][-1].text
 
@@ -74,16 +65,11 @@ def test_the_review_reads_the_turns_and_not_whether_the_question_stands_alone():
     critic = scripted(FINE)
     made = question_filter(critic).invoke(follow_up(scripted(CHAT)).invoke(ASKED))
     assert made.rejected is None
-    assert critic.inputs == [
-        {
-            "turns": [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}],
-            "question": "А когда он умер?",
-            "standalone": ALONE,
-        }
-    ]
+    turns = [turn.model_dump() for turn in TURNS]
+    assert critic.inputs == [{"turns": turns, "question": "А когда он умер?", "standalone": ALONE}]
 
 
-@pytest.mark.parametrize("missing", ["depends", "same", "open"])
+@each("missing", ["depends", "same", "open"])
 def test_a_follow_up_that_needs_no_turns_asks_something_else_or_is_answered_already_is_rejected(missing):
     review = FINE.model_copy(update={missing: False, "feedback": "Не то."})
     made = question_filter(scripted(review), scripted()).invoke(follow_up(scripted(CHAT)).invoke(ASKED))
@@ -91,18 +77,11 @@ def test_a_follow_up_that_needs_no_turns_asks_something_else_or_is_answered_alre
 
 
 def test_a_rejected_conversation_is_written_again_with_the_feedback():
-    writer = Writer(
-        FollowUp=lambda inputs, _: {
-            "exchanges": [FOUNDED.model_dump()],
-            "question": "А он умер?" if "feedback" not in inputs else "А когда он умер?",
-        },
-        FollowUpReview=lambda _, before: {
-            "feedback": "Спроси когда.",
-            "depends": True,
-            "same": before > 0,
-            "open": True,
-        },
-    )
+    def chat(inputs, _):
+        return {**CHAT.model_dump(), **({} if "feedback" in inputs else {"question": "А он умер?"})}
+
+    no = {**FINE.model_dump(), "same": False, "feedback": "Спроси когда."}
+    writer = Writer(FollowUp=chat, FollowUpReview=lambda _, before: None if before else no)
     made = follow_up(writer.model, critic=writer.model).invoke(ASKED)
     assert (made.question, made.standalone, made.evolution) == ("А когда он умер?", ALONE, "follow_up")
     assert writer.calls == {"FollowUp": 2, "FollowUpReview": 2}
@@ -139,14 +118,10 @@ def test_equal_last_questions_of_different_conversations_are_no_duplicates():
 
 def test_only_styles_and_personas_may_come_after_a_follow_up():
     for late in (reasoning, unanswerable, conversational, evolution("tale", "Перепиши.")):
-        message = (
+        assert str(error_of(ConfigError, lambda late=late: follow_up | late)) == (
             f"{late} needs a question that stands alone, but follow_up comes before it: put follow_up last; only "
             "styles and personas may follow it"
         )
-        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-            follow_up | late
-    with pytest.raises(ConfigError, match="put follow_up last"):
-        generator(Writer(), {"follow_up+reasoning": 1})
     branch = reasoning | follow_up | style("voice") | persona("Новичок")
     (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
     assert row.evolution == "reasoning+follow_up+voice+persona"
@@ -156,16 +131,9 @@ def test_only_styles_and_personas_may_come_after_a_follow_up():
 
 def test_a_chain_gets_the_turns_of_the_question():
     inputs = []
-
-    def chat(given):
-        inputs.append(given)
-        return "Ответ."
-
     testset = generator(Writer(), {"follow_up": 1}, size=1).generate(documents(9))
-    (sample,) = testset.run(chat, progress=False)
+    (sample,) = testset.run(lambda given: inputs.append(given) or "Ответ.", progress=False)
     (given,) = inputs
     assert given["question"] == sample.question
-    assert [type(message) for message in given["chat_history"]] == [HumanMessage, AIMessage] * (
-        len(sample.history) // 2
-    )
-    assert [message.content for message in given["chat_history"]] == [turn.text for turn in sample.history]
+    turns = [("user" if message.type == "human" else "assistant", message.content) for message in given["chat_history"]]
+    assert turns == [(turn.role, turn.text) for turn in sample.history]

@@ -11,8 +11,9 @@ from langchain_rageval.testset import Candidate, multi_context, numbers, reasoni
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS, PassageScheduler
 
 
-def scheduler(passages, rows, near=lambda _: True, seed=0):
-    return PassageScheduler([passage(number) for number in range(passages)], [simple] * rows, seed, near)
+def scheduler(passages, rows, near=lambda _: True):
+    evolutions = [simple] * rows if isinstance(rows, int) else rows
+    return PassageScheduler([passage(number) for number in range(passages)], evolutions, 0, near)
 
 
 def drawn(starts):
@@ -53,25 +54,21 @@ def test_the_passages_of_each_round_follow_from_the_outcomes_of_earlier_ones(pas
     assert (plan.rejected, plan.attempts) == (rejected, sum(len(places) for places, _ in rounds))
 
 
-def test_a_passage_that_is_drawn_again_keeps_its_grade_and_key_phrases_and_gives_another_of_these():
+def test_a_passage_that_is_drawn_again_keeps_its_grading_and_key_phrases_and_gives_another_of_these():
     plan = scheduler(1, 2)
     starts = plan.next_round()
     assert [start.draw for start in starts.values()] == [0, 1]
-    record_all(plan, starts, "question rejected")
+    graded = starts[0].with_trial("passage", feedback="ok").with_question("Что?", "seed")
+    record_all(plan, dict.fromkeys(starts, graded), "near-duplicate")
     again = plan.next_round()[0]
     assert (again.draw, again.grade, again.keyphrases) == (2, 2.0, ["а", "б"])
-
-
-def test_of_an_earlier_attempt_a_candidate_keeps_the_grading_of_its_passage():
-    plan = scheduler(1, 1)
-    (start,) = plan.next_round().values()
-    plan.record(0, start.with_trial("passage", feedback="ok").with_question("Что?", "seed").reject("near-duplicate"))
-    (again,) = plan.next_round().values()
     assert [(trial.kind, trial.feedback) for trial in again.history] == [("passage", "ok")]
     assert (again.question, again.rejected) == ("", None)
 
 
 DUPLICATES, REJECTED = ["near-duplicate"], ["question rejected"]
+NONE = "none of the last 32 questions was accepted; see `rejected`"
+REPEATED = "the last 16 questions repeat accepted ones; see `rejected`"
 
 
 @each(
@@ -79,19 +76,13 @@ DUPLICATES, REJECTED = ["near-duplicate"], ["question rejected"]
     [
         ([], ""),
         (REJECTED * 31, ""),
-        (REJECTED * 32, "none of the last 32 questions was accepted; see `rejected`"),
-        (
-            [*REJECTED * 20, "passage rejected", *REJECTED * 12],
-            "none of the last 32 questions was accepted; see `rejected`",
-        ),
+        (REJECTED * 32, NONE),
+        ([*REJECTED * 20, "passage rejected", *REJECTED * 12], NONE),
         ([*REJECTED * 31, None, *REJECTED * 31], ""),
         (["passage rejected", "no key phrase left"] * 20, ""),
         (DUPLICATES * 15, ""),
-        (DUPLICATES * 16, "the last 16 questions repeat accepted ones; see `rejected`"),
-        (
-            [*DUPLICATES * 8, "no key phrase left", *DUPLICATES * 8],
-            "the last 16 questions repeat accepted ones; see `rejected`",
-        ),
+        (DUPLICATES * 16, REPEATED),
+        ([*DUPLICATES * 8, "no key phrase left", *DUPLICATES * 8], REPEATED),
         ([*DUPLICATES * 20, *REJECTED], ""),
         ([*REJECTED, *DUPLICATES * 20], ""),
         ([*DUPLICATES * 15, None, *DUPLICATES * 15], ""),
@@ -115,7 +106,7 @@ def test_a_run_is_hopeless_after_many_rejected_or_repeated_questions_in_a_row(ou
     ],
 )
 def test_after_a_question_that_did_not_evolve_the_passage_is_tried_once_more(evolution, reason, expected):
-    plan = PassageScheduler([passage(n) for n in range(3)], [evolution], 0, lambda _: True)
+    plan = scheduler(3, [evolution])
     places, draws = [], []
     for _ in range(3):
         starts = plan.next_round()
@@ -138,14 +129,12 @@ def test_a_row_of_an_existing_tree_keeps_its_question_if_other_evolutions_suit_n
 
 
 def test_a_row_over_several_passages_gets_one_that_has_another_near_it():
-    plan = PassageScheduler(
-        [passage(n) for n in range(4)], [multi_context, simple, multi_context], 0, lambda p: p.start >= 200
-    )
+    plan = scheduler(4, [multi_context, simple, multi_context], lambda p: p.start >= 200)
     assert drawn(plan.next_round()) == {0: 2, 1: 0, 2: 3}
 
 
 def test_where_no_passage_has_another_near_it_the_row_falls_back_and_the_yield_says_why():
-    plan = PassageScheduler([passage(0)], [multi_context | reasoning], 0, lambda _: False)
+    plan = scheduler(1, [multi_context | reasoning], lambda _: False)
     assert len(plan.next_round()) == 1
     assert plan.rows[0].evolution == reasoning
     assert plan.rejected == {"no passage is near enough": 1}
@@ -167,9 +156,7 @@ def test_scheduling_ends_and_counts_every_attempt_whatever_is_rejected(passages,
 
 
 def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
-    numbers_in = {1, 2, 4}
-    texts = [f"Построен в {1900 + n}, закрыт в {1950 + n}." if n in numbers_in else "Построен давно." for n in range(5)]
-    passages = [passage(n, text) for n, text in enumerate(texts)]
+    passages = [passage(n, "С 1900 по 1950." if n in (1, 2, 4) else "Построен давно.") for n in range(5)]
     branches = [simple, numbers, multi_context]
     for seed in range(10):
         plan = PassageScheduler(passages, branches, seed, lambda one: one.start >= 300, branches)
@@ -177,43 +164,36 @@ def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
 
 
 @each(
-    ("first", "later", "given_up", "attempts"),
+    ("kind", "first", "later", "given_up", "attempts"),
     [
-        (None, "not evolved", {}, 1 + 8),
-        ("near-duplicate", "not evolved", {}, 8 + 8),
-        ("no passage answers it", "not evolved", {}, 8 + 8),
-        ("not answerable from its passages", "not evolved", {}, 8 + 8),
-        ("known without the documents", "not evolved", {}, 8 + 8),
-        ("not evolved", "not evolved", {reasoning: 8}, 4 + 4),
-        ("question rejected", "question rejected", {reasoning: 8}, 4 + 4),
-        ("failed: RuntimeError", "failed: RuntimeError", {}, 8 + 8),
-        ("failed: RuntimeError", "not evolved", {reasoning: 9}, 5 + 5),
+        ("reasoning", None, "not evolved", {}, 1 + 8),
+        ("reasoning", "near-duplicate", "not evolved", {}, 8 + 8),
+        ("reasoning", "no passage answers it", "not evolved", {}, 8 + 8),
+        ("reasoning", "not answerable from its passages", "not evolved", {}, 8 + 8),
+        ("reasoning", "known without the documents", "not evolved", {}, 8 + 8),
+        ("reasoning", "not evolved", "not evolved", {reasoning: 8}, 4 + 4),
+        ("reasoning", "question rejected", "question rejected", {reasoning: 8}, 4 + 4),
+        ("reasoning", "failed: RuntimeError", "failed: RuntimeError", {}, 8 + 8),
+        ("reasoning", "failed: RuntimeError", "not evolved", {reasoning: 9}, 5 + 5),
+        ("rewrite", "question rejected", "question rejected", {}, 8 + 8),  # before the evolution
     ],
 )
-def test_an_evolution_is_given_up_after_eight_attempts_that_gave_no_evolved_question(first, later, given_up, attempts):
-    plan, reason = PassageScheduler([passage(n) for n in range(60)], [reasoning] * 2, 0, lambda _: True), first
+def test_an_evolution_is_given_up_after_eight_attempts_that_gave_no_evolved_question(
+    kind, first, later, given_up, attempts
+):
+    plan, reason = scheduler(60, [reasoning] * 2), first
     while starts := plan.next_round():
         for number, start in starts.items():
-            evolved = start.with_question("Что?", "seed").with_trial("reasoning")
+            evolved = start.with_question("Что?", "seed").with_trial(kind)
             plan.record(number, evolved if reason is None else evolved.reject(reason))
             reason = later
     assert (plan.given_up, plan.attempts) == (given_up, attempts)
 
 
-def test_what_is_rejected_before_its_evolution_does_not_count_against_the_evolution():
-    plan = PassageScheduler([passage(n) for n in range(60)], [reasoning] * 2, 0, lambda _: True)
-    while starts := plan.next_round():
-        for number, start in starts.items():
-            written = start.with_question("Что?", "seed").with_trial("rewrite")
-            plan.record(number, written.reject("question rejected"))
-    assert (plan.given_up, plan.attempts) == ({}, 16)
-
-
 def test_a_row_without_attempts_takes_no_place_in_a_new_tree():
     branches = [simple, reasoning, numbers]
-    plan = PassageScheduler(
-        [passage(n, "С 1900 по 1950.") for n in range(9)], branches * 2, 0, lambda _: True, branches
-    )
+    passages = [passage(n, "С 1900 по 1950.") for n in range(9)]
+    plan = PassageScheduler(passages, branches * 2, 0, lambda _: True, branches)
     plan.next_round()
     plan.rows[1].attempts, plan.given_up[reasoning] = MAX_ATTEMPTS, MAX_ATTEMPTS
     assert 4 in plan.next_round()

@@ -57,19 +57,12 @@ def press(page, keys):
         page.keyboard.press(key)
 
 
-def downloaded(page, path):
-    """Press the key that saves; return the path of the file and its header."""
+def saved(page, path):
+    """Press the key that saves; return the test set that the file holds."""
     with page.expect_download() as download:
         page.keyboard.press("s")
-    file = path / download.value.suggested_filename
-    download.value.save_as(file)
-    return file, json.loads(file.read_text(encoding="utf-8").split("\n")[0])["rageval_testset"]
-
-
-def saved(page, path):
-    """Press the key that saves; return the test set that the file holds, and its header."""
-    file, head = downloaded(page, path)
-    return Testset.load(file), head
+    download.value.save_as(path / download.value.suggested_filename)
+    return Testset.load(path / download.value.suggested_filename)
 
 
 def title(page):
@@ -87,21 +80,18 @@ def in_cyrillic(page, key, code, **others):
 def test_five_hundred_rows_are_reviewed_by_keyboard_and_the_saved_file_loads(opened, tmp_path):
     original = set_of(500)
     page = opened(original)
-    press(page, "a d e")
-    page.keyboard.press("Control+a")
+    press(page, "a d e Control+a")
     page.keyboard.type("When was Munich, on the Isar, founded?")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Control+a")
+    press(page, "Tab Control+a")
     page.keyboard.type("In 1158.")
-    page.keyboard.press("Control+Enter")
-    press(page, "c")
+    press(page, "Control+Enter c")
     page.keyboard.type("too easy")
     press(page, "Enter d")
     press(page, " ".join(["a"] * 496))
     expect(page.locator("#progress")).to_have_text(
         "Kept. This is the last row of the list. Save the file. 500 of 500 decided: 497 kept, 1 edited, 2 dropped."
     )
-    reviewed, head = saved(page, tmp_path)
+    reviewed = saved(page, tmp_path)
     expect(page.locator("#progress")).to_have_text(
         "Saved as set.reviewed.jsonl. Rows kept: 497, edited: 1, dropped: 2; undecided, but in the file: 0."
     )
@@ -113,7 +103,7 @@ def test_five_hundred_rows_are_reviewed_by_keyboard_and_the_saved_file_loads(ope
     trial = Trial(kind="review", question=edited, feedback=before)
     changes = {"question": edited, "reference": "In 1158.", "history": [*HISTORY, trial]}
     assert reviewed[1] == original[2].model_copy(update=changes)
-    dropped = [Candidate.model_validate(candidate) for candidate in head["rejected"]]
+    dropped = reviewed.rejected
     assert [candidate.question for candidate in dropped] == [original[1].question, original[3].question]
     assert {candidate.rejected for candidate in dropped} == {"dropped by a reviewer"}
     assert [candidate.history[-1].feedback for candidate in dropped] == ["dropped by a reviewer", "too easy"]
@@ -132,7 +122,7 @@ def test_a_test_set_saved_without_decisions_is_the_same(opened, tmp_path):
         row(2, answerable=False, history=[]),
     ]
     original = Testset(rows, {"attempts": 3, "rejected": {}}, ["Note ё."], False, True)
-    reviewed, _ = saved(opened(original), tmp_path)
+    reviewed = saved(opened(original), tmp_path)
     assert reviewed == original
     assert reviewed[0].metadata["id"] == 2**63 + 1
 
@@ -193,7 +183,7 @@ def test_an_edit_that_is_not_finished_is_there_when_its_row_is_shown_again_and_t
     edited = "When was Munich founded? (0) Really?"
     expect(page.locator("textarea[name=question]")).to_have_value(edited)
     press(page, "Control+Enter k")
-    assert title(page) == saved(page, tmp_path)[0][0].question == edited
+    assert title(page) == saved(page, tmp_path)[0].question == edited
     expect(page.locator("#item del")).to_have_text("When was Munich founded? (0)")
     expect(page.locator(".row-facts")).to_contain_text("edited")
 
@@ -216,24 +206,19 @@ def test_the_keys_work_in_a_russian_layout(opened):
     expect(page.locator("input[name=text]")).to_be_focused()
 
 
-def test_single_keys_can_be_switched_off(opened):
+def test_the_help_lists_every_key_and_can_switch_single_keys_off(opened):
     page = opened(set_of(3))
-    page.keyboard.press("?")
-    page.get_by_role("checkbox", name="Single keys work on this page").press("Space")
-    page.keyboard.press("Escape")
-    press(page, "a d")
-    expect(page.locator("#progress")).to_have_text("0 of 3 decided: 0 kept, 0 edited, 0 dropped.")
-    page.get_by_role("button", name="Keep").press("Enter")
-    expect(page.locator("#progress")).to_contain_text("1 of 3 decided")
-
-
-def test_the_help_lists_every_key(opened):
-    page = opened(set_of(1))
     page.keyboard.press("?")
     keys = page.locator("#keys dt").all_inner_texts()
     assert keys == ["A", "D", "E", "U", "K←", "J→", "N", "C", "/", "R", "S", "?"]
     page.keyboard.press("Enter")
     expect(page.locator("#keys")).to_be_hidden()
+    page.keyboard.press("?")
+    page.get_by_role("checkbox", name="Single keys work on this page").press("Space")
+    press(page, "Escape a d")
+    expect(page.locator("#progress")).to_have_text("0 of 3 decided: 0 kept, 0 edited, 0 dropped.")
+    page.get_by_role("button", name="Keep").press("Enter")
+    expect(page.locator("#progress")).to_contain_text("1 of 3 decided")
 
 
 # Progress
@@ -266,8 +251,7 @@ def test_without_storage_the_page_warns_and_works(opened, tmp_path, script):
         "This browser cannot keep your progress: save the file before you close the page."
     )
     press(page, "a d")
-    reviewed, _ = saved(page, tmp_path)
-    assert [row.id for row in reviewed] == ["row-0"]
+    assert [row.id for row in saved(page, tmp_path)] == ["row-0"]
 
 
 @each(
@@ -289,10 +273,10 @@ def test_progress_that_cannot_be_used_is_ignored(opened, stored):
 def test_a_reviewed_test_set_opens_with_its_decisions_and_records_them_once(opened, tmp_path):
     page = opened(set_of(3))
     press(page, "a d")
-    reviewed, _ = saved(page, tmp_path)
+    reviewed = saved(page, tmp_path)
     again = opened(reviewed)
     expect(again.locator("#progress")).to_have_text("1 of 2 decided: 1 kept, 0 edited, 0 dropped.")
-    assert saved(again, tmp_path)[0].rows == reviewed.rows
+    assert saved(again, tmp_path).rows == reviewed.rows
 
 
 # What is shown
@@ -347,10 +331,10 @@ def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
         "Conversation before the questionuser: Tell me about Munich.assistant: It is old."
     )
     press(page, "d")
-    file, head = downloaded(page, tmp_path)
-    assert [(candidate["chat_history"], candidate["standalone"]) for candidate in head["rejected"]] == [(turns, alone)]
-    (kept,) = Testset.load(file).rows
-    assert ([turn.model_dump() for turn in kept.chat_history], kept.standalone_question) == (turns, alone)
+    reviewed = saved(page, tmp_path)
+    for one in (*reviewed, *reviewed.rejected):
+        assert ([turn.model_dump() for turn in one.chat_history], one.standalone_question) == (turns, alone)
+    assert len(reviewed.rejected) == 1
 
 
 def test_rejected_candidates_are_listed_with_their_reasons(opened):
@@ -442,15 +426,14 @@ def test_hostile_texts_run_nothing_keep_the_layout_and_come_back_unchanged(opene
         expect(page.locator("#progress")).to_contain_text(f"{number + 1} of 7 decided")
     assert page.evaluate("window.owned") is None
     assert page.locator("#item img, #item script, #item style, #item svg, #entries img").count() == 0
-    reviewed, _ = saved(page, tmp_path)
-    assert [one.model_copy(update={"history": one.history[:-1]}) for one in reviewed] == rows
+    assert [one.model_copy(update={"history": one.history[:-1]}) for one in saved(page, tmp_path)] == rows
 
 
 def test_an_empty_test_set_says_so(opened, tmp_path):
     page = opened(Testset([]))
     expect(page.locator("#item")).to_have_text("There is nothing here to decide about.")
     press(page, "a d e u j k n")
-    assert saved(page, tmp_path)[0] == Testset([])
+    assert saved(page, tmp_path) == Testset([])
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

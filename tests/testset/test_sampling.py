@@ -1,9 +1,7 @@
 """Seeded draws: rows of each evolution, the order of the passages, and those from which questions start."""
 
-import re
 from collections import Counter
 
-import pytest
 from helpers.each import each, error_of
 from helpers.texts import corpus
 from helpers.writers import Writer, generator
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError
-from langchain_rageval.testset import Docstore, Passage, conditional, reasoning, simple
+from langchain_rageval.testset import Docstore, Passage, reasoning, simple
 from langchain_rageval.testset.evolutions import EVOLUTIONS, allocate_rows
 from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 
@@ -42,12 +40,6 @@ def test_the_counts_are_exact_by_largest_remainder(size, weights, seed):
     assert min(rounded_up) >= max(rounded_down) - 1e-6
 
 
-@each(("size", "expected"), [(10, [5, 3, 2]), (7, [3, 2, 2]), (3, [1, 1, 1]), (1, [1, 0, 0])])
-def test_the_largest_remainders_get_the_rows_that_are_left(size, expected):
-    counts = Counter(allocate_rows({simple: 0.45, reasoning: 0.33, conditional: 0.22}, size, 1))
-    assert [counts[evolution] for evolution in (simple, reasoning, conditional)] == expected
-
-
 def test_the_seed_decides_the_order_and_nothing_else():
     shares = {simple: 0.5, reasoning: 0.5}
     one, other = allocate_rows(shares, 40, 1), allocate_rows(shares, 40, 2)
@@ -57,12 +49,8 @@ def test_the_seed_decides_the_order_and_nothing_else():
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(), st.sampled_from(["source", "topic"]))
 def test_every_beginning_of_the_order_holds_each_source_or_topic_in_proportion(sizes, seed, name):
-    documents = [
-        Document(f"{s} {n}", metadata={"source": f"{s} {n}", name: str(s)})
-        for s, size in enumerate(sizes)
-        for n in range(size)
-    ]
-    store = Docstore(documents, splitter=False)
+    places = [(str(stratum), f"{stratum} {n}") for stratum, size in enumerate(sizes) for n in range(size)]
+    store = Docstore([Document(t, metadata={"source": t, name: stratum}) for stratum, t in places], splitter=False)
     order = draw_order(store.passages, seed, name)
     assert sorted(texts(order)) == sorted(texts(store.passages))
     seen = Counter()
@@ -84,13 +72,11 @@ def test_the_order_depends_on_the_seed_and_not_on_the_order_of_the_documents():
     assert firsts == set("abcdefgh")
 
 
-DOCS = [
-    Document(
-        "О бане.", metadata={"source": "полисы/баня.txt", "topic": "дом", "tags": ["полис", "баня"], "year": 2024}
-    ),
-    Document("О доме.", metadata={"source": "полисы/дом.txt", "topic": "дом", "tags": ["полис"], "year": 2025}),
-    Document("О взносах.", metadata={"source": "взносы.txt", "topic": "деньги", "tags": "взнос"}),
-]
+BATH = {"source": "полисы/баня.txt", "topic": "дом", "tags": ["полис", "баня"], "year": 2024}
+HOUSE = {"source": "полисы/дом.txt", "topic": "дом", "tags": ["полис"], "year": 2025}
+FEES = {"source": "взносы.txt", "topic": "деньги", "tags": "взнос"}
+BY_TEXT = {"О бане.": BATH, "О доме.": HOUSE, "О взносах.": FEES}
+DOCS = [Document(text, metadata=metadata) for text, metadata in BY_TEXT.items()]
 
 
 def focused(focus):
@@ -119,13 +105,9 @@ def test_passages_are_chosen_by_source_or_metadata(focus, texts):
     ("focus", "message"),
     [
         ("взнсы.txt", "focus: no passage has the source 'взнсы.txt'; did you mean 'взносы.txt'?"),
-        (
-            ["взносы.txt", "полисы/дом.md"],
-            "focus: no passage has the source 'полисы/дом.md'; did you mean 'полисы/дом.txt'?",
-        ),
         ("???", "focus: no passage has the source '???'; there are 'взносы.txt', 'полисы/баня.txt', 'полисы/дом.txt'"),
         ({"topik": "дом"}, "focus: no passage has 'topik' in its metadata; did you mean 'topic'?"),
-        ({"tags": "полиc"}, "focus: no passage has the tags 'полиc'; did you mean 'полис'?"),
+        ({"tags": ["баня", "полиc"]}, "focus: no passage has the tags 'полиc'; did you mean 'полис'?"),
         (
             {"topic": "деньги", "year": 2024},
             "focus: no passage has all of {'topic': 'деньги', 'year': 2024}; choose fewer values",
@@ -135,15 +117,13 @@ def test_passages_are_chosen_by_source_or_metadata(focus, texts):
     ],
 )
 def test_a_misspelt_focus_is_an_error_that_names_the_nearest(focus, message):
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-        focused(focus)
+    assert str(error_of(ConfigError, focused, focus)) == message
 
 
 @each(("count", "rest"), [(5, ""), (6, " and 1 more"), (8, " and 3 more")])
 def test_at_most_five_values_are_listed(count, rest):
-    passages = [
-        Passage(text=f"{n}", source=f"[{n}].md", start=0, end=1, metadata={"tags": ("a", n)}) for n in range(count)
-    ]
+    known = [{"text": f"{n}", "source": f"[{n}].md", "metadata": {"tags": ("a", n)}} for n in range(count)]
+    passages = [Passage(**one, start=0, end=1) for one in known]
     names = ", ".join(f"'[{n}].md'" for n in range(5))
     error = error_of(ConfigError, passages_in_focus, passages, "XY")
     assert str(error) == f"focus: no passage has the source 'XY'; there are {names}{rest}"
@@ -163,10 +143,8 @@ def test_a_generator_asks_about_the_focus_only_and_before_any_call_refuses_a_wro
 
 
 def test_passages_added_to_a_question_may_come_from_outside_of_the_focus():
-    docs = [
-        Document("Изар течёт через Мюнхен.", metadata={"source": "река.txt"}),
-        Document("Мюнхен основали в 1158 году.", metadata={"source": "город.txt"}),
-    ]
+    texts = {"река.txt": "Изар течёт через Мюнхен.", "город.txt": "Мюнхен основали в 1158 году."}
+    docs = [Document(text, metadata={"source": source}) for source, text in texts.items()]
     writer = Writer(Entities=lambda *_: {"entities": ["Мюнхен"]})
     (row,) = generator(writer, {"multi_context": 1}, focus="река.txt").generate(docs, size=1)
     assert [source for source, _, _ in row.spans] == ["река.txt", "город.txt"]

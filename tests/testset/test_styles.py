@@ -3,7 +3,6 @@
 import re
 from itertools import product
 
-import pytest
 from helpers.each import each, error_of
 from helpers.scripted import scripted
 from helpers.writers import Writer, documents, generator, passage
@@ -40,10 +39,7 @@ def test_a_style_rephrases_the_question_and_is_metadata_of_the_row(name):
 def test_several_styles_are_joined_and_a_persona_is_kept_beside_them():
     branch = style("angry") | persona(TENANT) | style("code_mixed")
     (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
-    assert {name: row.metadata[name] for name in ("style", "persona")} == {
-        "style": "angry+code-mixed",
-        "persona": TENANT,
-    }
+    assert (row.metadata["style"], row.metadata["persona"]) == ("angry+code-mixed", TENANT)
     assert row.evolution == "angry+persona+code-mixed"
 
 
@@ -58,11 +54,8 @@ def test_a_style_of_ones_own_needs_an_instruction():
 def test_the_persona_is_read_by_the_writer():
     writer = scripted(Question(question="подскажите, поле это что?"))
     made = persona(f" {TENANT} ")(writer).invoke(ASKED)
-    assert writer.inputs[0] == {
-        "question": "Что такое поле?",
-        "passages": [{"passage": 1, "text": passage(0).text}],
-        "persona": TENANT,
-    }
+    shown = [{"passage": 1, "text": passage(0).text}]
+    assert writer.inputs == [{"question": "Что такое поле?", "passages": shown, "persona": TENANT}]
     assert (made.question, made.metadata) == ("подскажите, поле это что?", {"persona": TENANT})
 
 
@@ -91,9 +84,8 @@ def test_each_question_of_an_audience_is_asked_by_a_person_in_a_style_and_length
         assert shown == {"persona": drawn["persona"], "style": drawn["style"], "words": words[drawn["length"]]}
         seen.add(tuple(drawn.values()))
     assert seen == {*product(*choices.values())}
-    (row,) = generator(Writer(), {audience(["Новичок"], lengths=["long"]) | style("terse"): 1}).generate(
-        documents(9), size=1
-    )
+    branch = audience(["Новичок"], lengths=["long"]) | style("terse")
+    (row,) = generator(Writer(), {branch: 1}).generate(documents(9), size=1)
     assert row.evolution == "audience+terse"
     joined = {"persona": "Новичок", "style": "as this person writes+terse", "length": "long"}
     assert {name: row.metadata[name] for name in joined} == joined
@@ -117,10 +109,7 @@ NO_PARTS = "evolution(name, instruction) needs a name, and an instruction how to
         (style, ("simple", ""), "there is no style 'simple'; choose from "),
         (style, ("terse", "Write less."), "an evolution cannot be named 'terse': choose a name that is not taken"),
         *((evolution, one, NO_PARTS) for one in (("", "x"), ("x", " "))),
-        *(
-            (evolution, (name, "x"), f"an evolution cannot be named {name!r}: choose a name that is not taken")
-            for name in ("a+b", "reasoning", "simple")
-        ),
+        *((evolution, (one, "x"), f"an evolution cannot be named {one!r}: choose a") for one in ("a+b", "simple")),
     ],
 )
 def test_evolutions_of_ones_own_without_texts_or_with_a_taken_name_are_refused(build, arguments, message):
@@ -145,7 +134,7 @@ def test_a_rejected_style_is_tried_again_from_the_plain_question_with_the_feedba
     assert writer.calls == {"Question": 2, "QuestionReview": 2}
 
 
-@pytest.mark.parametrize("kind", [style("voice"), conversational, persona(TENANT)])
+@each("kind", [style("voice"), conversational, persona(TENANT)])
 def test_a_rephrased_question_is_rejected_after_two_tries_and_never_rewritten(kind):
     writer = Writer(QuestionReview=lambda *_: {"feedback": "Нет.", "standalone": False, "answerable": True})
     made = kind(writer.model, critic=writer.model).invoke(ASKED)
@@ -185,13 +174,14 @@ def test_no_persona_is_requested_again_and_wrong_arguments_are_errors():
     writer = scripted(Personas(personas=[" "]), Personas(personas=["Новичок"]))
     assert propose_personas(writer, ["Поле."]) == ["Новичок"]
     assert "there is no persona" in writer.asked[1][-1].text
-    with pytest.raises(ConfigError, match=r"^n must be a whole number of at least 1, got 0$"):
-        propose_personas(scripted(), ["Поле."], n=0)
-    with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
-        propose_personas(scripted(), [])
+    errors = [error_of(ConfigError, propose_personas, writer, *rest) for rest in ((["Поле."], 0), ([],))]
+    assert [*map(str, errors)] == [
+        "n must be a whole number of at least 1, got 0",
+        "the documents hold no text to ask about",
+    ]
 
 
-@pytest.mark.parametrize(("text", "language"), [("Баню страхуют вместе с домом.", "ru"), ("A bath is insured.", "en")])
+@each(("text", "language"), [("Баню страхуют вместе с домом.", "ru"), ("A bath is insured.", "en")])
 def test_offline_personas_are_in_the_language_of_the_documents(text, language):
     people = propose_personas(OfflineJudge(), [text], n=3)
     assert len(set(people)) == 3
@@ -202,24 +192,13 @@ def test_offline_personas_are_in_the_language_of_the_documents(text, language):
 
 
 def test_a_journal_gives_the_same_steered_set_without_a_call(tmp_path):
-    people = ["Новичок", "Знаток"]
-    distribution = {
-        **{persona(who): 1 for who in people},
-        "follow_up+voice": 1,
-        "multi_context": 1,
-        "numbers": 1,
-        reasoning | style("pirate", "Перепиши, как пират."): 1,
-    }
+    pirate = reasoning | style("pirate", "Перепиши, как пират.")
+    kinds = (persona("Новичок"), persona("Знаток"), "follow_up+voice", "multi_context", "numbers", pirate)
     texts = [f"Запись {n}: Мюнхен и Изар, {n} и {n + 50} пфеннигов за провоз {n} возов." for n in range(12)]
-    sets, totals = [], []
-    for _ in range(2):
-        writer = Writer()
-        given = generator(writer, distribution, size=12, seed=3, journal=tmp_path / "run.db")
-        sets.append(given.generate(texts))
-        totals.append(writer.total)
-    assert sets[0].rows == sets[1].rows
-    assert len(sets[0]) == 12
-    assert totals[0] > totals[1] == 0
+    writers = Writer(), Writer()
+    options = {"distribution": dict.fromkeys(kinds, 1), "size": 12, "seed": 3, "journal": tmp_path / "run.db"}
+    one, other = (generator(writer, **options).generate(texts) for writer in writers)
+    assert (len(one), one.rows, writers[1].total) == (12, other.rows, 0)
 
 
 def test_the_steps_of_two_personas_are_different_journal_entries(tmp_path):

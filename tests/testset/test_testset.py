@@ -3,16 +3,12 @@
 import json
 import re
 from collections import Counter
-from uuid import UUID
 
-import pytest
-import requests
-from helpers.each import error_of
+from helpers.each import each, error_of
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.runnables.passthrough import RunnableAssign
-from langsmith import Client
 
 from langchain_rageval import ConfigError, Sample, SampleError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
@@ -52,10 +48,8 @@ def test_a_notebook_shows_the_tree_with_everything_escaped():
     assert "<li>✓ <b>rewrite</b> Как застраховать баню?</li>" in html
     for one, place in ((ROW, "страхование.txt 10–39: "), (ROW.model_copy(update={"spans": []}), "")):
         assert f"<li>{place}Баню страхуют вместе с домом.</li>" in re.sub("</?bdi>", "", one._repr_html_())
-    rejected = Candidate(passages=[Passage(id="p", text="Баня.", source="s", start=0, end=5)], question="Что?").reject(
-        "unclear"
-    )
-    assert "<b>unclear</b>" in re.sub("</?bdi>", "", Testset([ROW], rejected=[rejected])._repr_html_())
+    lost = Candidate(passages=[Passage(text="Баня.", source="s", start=0, end=5)], question="Что?", rejected="unclear")
+    assert "<b>unclear</b>" in re.sub("</?bdi>", "", Testset([ROW], rejected=[lost])._repr_html_())
 
 
 def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
@@ -66,10 +60,10 @@ def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
     assert first["question"] == "Как застраховать баню?"
 
 
-@pytest.mark.parametrize("content", ["", "no JSON", '{"rageval_report": {}}', '{"rageval_testset": {"yields": 1}}\n{}'])
+@each("content", ["", "no JSON", '{"rageval_report": {}}', '{"rageval_testset": {"yields": 1}}\n{}'])
 def test_a_file_that_is_not_a_test_set_is_rejected(tmp_path, content):
-    (tmp_path / "t.jsonl").write_text(content)
     path = tmp_path / "t.jsonl"
+    path.write_text(content)
     remedy = (
         f"; make one of its questions with `rageval generate DOCUMENTS --adopt {path}`, or ask a chain questions of "
         f"your own with answered_by(chain).invoke(load_samples({str(path)!r}))"
@@ -88,10 +82,12 @@ def test_other_rows_than_those_of_a_generator_are_refused():
 
 
 def test_paths_that_cannot_be_read_or_written_are_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere cannot be read: No such file or directory$"):
-        Testset.load(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"cannot be written: Is a directory; choose another path$"):
-        TESTSET.to_jsonl(tmp_path)
+    absent, folder = (
+        error_of(ConfigError, Testset.load, tmp_path / "no"),
+        error_of(ConfigError, TESTSET.to_jsonl, tmp_path),
+    )
+    assert str(absent) == f"{tmp_path / 'no'} cannot be read: No such file or directory"
+    assert str(folder) == f"{tmp_path} cannot be written: Is a directory; choose another path"
 
 
 def test_a_data_frame_has_a_line_for_each_row():
@@ -114,18 +110,14 @@ def test_samples_hold_the_reference_and_where_it_comes_from():
     assert (unanswered.references, unanswered.metadata["answerable"]) == ([], False)
 
 
-RETRIEVED = [Document("Баню страхуют вместе с домом.", id="p1")]
-
-
 def test_every_runnable_and_function_is_asked_every_question():
     def by_text(question: str) -> str:
         return f"ответ на {question}"
 
+    retrieved = [Document("Баню страхуют вместе с домом.", id="p1")]
     for chain in (
-        lambda given: f"ответ на {given['question']}",
         lambda given: AIMessage(f"ответ на {given['input']}"),
-        RunnablePassthrough.assign(context=lambda _: RETRIEVED, answer=lambda g: f"ответ на {g['question']}"),
-        RunnableLambda(by_text),
+        RunnablePassthrough.assign(context=lambda _: retrieved, answer=lambda g: f"ответ на {g['question']}"),
         by_text,
     ):
         samples = TESTSET.run(chain)
@@ -133,24 +125,6 @@ def test_every_runnable_and_function_is_asked_every_question():
         assert [sample.references for sample in samples] == [["Вместе с домом."], []]
         if isinstance(chain, RunnableAssign):
             assert samples[0].contexts == ["Баню страхуют вместе с домом."]
-
-
-class Session(requests.Session):
-    """LangSmith's server, as far as making a data set goes; keeps what came."""
-
-    def __init__(self):
-        super().__init__()
-        self.bodies = {}
-
-    def request(self, method, url, *args, **options):
-        path, data = url.split(":9", 1)[1], options.get("data") or b""
-        self.bodies[path] = (data.read() if hasattr(data, "read") else bytes(data)).decode()
-        response = requests.Response()
-        response.status_code, response.url = 200, url
-        dataset = {"id": str(UUID(int=1)), "name": "бани", "created_at": "2026-01-01T00:00:00Z"}
-        answer = dataset if path == "/datasets" else [{"id": str(UUID(int=n))} for n in (2, 3)]
-        response._content = json.dumps(answer).encode()
-        return response
 
 
 def test_each_question_has_its_own_answer_also_behind_with_retry():
@@ -165,33 +139,15 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
         return f"ответ на {question}"
 
     chain = RunnableLambda(ask).with_retry(wait_exponential_jitter=False, stop_after_attempt=3)
-    rows = [
-        ROW.model_copy(update={"id": text, "question": text})
-        for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")
-    ]
-    samples = Testset(rows).run(chain)
+    samples = Testset([row(text, question=text) for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")]).run(chain)
     assert [sample.answer for sample in samples] == ["ответ на Сразу?", "ответ на Потом?", None, "ответ на Тоже сразу?"]
-    assert samples[2].metadata["error"] == "ConnectionError: Никогда?"
-    assert asked["Никогда?"] == 3
+    assert (samples[2].metadata["error"], asked["Никогда?"]) == ("ConnectionError: Никогда?", 3)
 
 
 def test_an_output_of_the_wrong_type_is_an_error_of_its_row_and_what_is_no_chain_is_refused():
     odd, _ = TESTSET.run(RunnableLambda(lambda _: {"answer": 5, "contexts": "a text"}))
     assert odd.metadata["error"].startswith("SampleError")
     assert "a chain must be a Runnable or a function of the question" in str(error_of(ConfigError, TESTSET.run, "gpt"))
-
-
-def test_a_langsmith_data_set_has_an_example_for_each_row():
-    with Session() as session:
-        client = Client(api_url="http://127.0.0.1:9", api_key="x", session=session, auto_batch_tracing=False, info={})
-        assert TESTSET.to_langsmith(client, "бани").id == UUID(int=1)
-        made = json.loads(session.bodies["/datasets"])
-        (examples,) = [body for path, body in session.bodies.items() if "examples" in path]
-    assert made["name"] == "бани"
-    for row in TESTSET:
-        assert json.dumps({"question": row.question}, ensure_ascii=False, separators=(",", ":")) in examples
-    assert examples.count('{"answer":"Вместе с домом."}') == 2
-    assert '"evolution":"reasoning"' in examples
 
 
 def test_equal_questions_get_numbered_ids_and_other_questions_of_one_id_are_refused():
@@ -223,14 +179,9 @@ def test_a_difference_pairs_rows_by_id_and_else_by_question_and_is_shown():
         "+ e Вопрос e?\n"
         "~ b reference: Ответ. -> Другой."
     )
-    assert difference.to_dict() == {
-        "before": OLD.version,
-        "after": NEW.version,
-        "added": ["e"],
-        "dropped": ["c"],
-        "changed": {"b": {"reference": {"before": "Ответ.", "after": "Другой."}}},
-        "same": 2,
-    }
+    changed = {"changed": {"b": {"reference": {"before": "Ответ.", "after": "Другой."}}}}
+    versions = {"before": OLD.version, "after": NEW.version}
+    assert difference.to_dict() == {**versions, "added": ["e"], "dropped": ["c"], **changed, "same": 2}
     html = Testset([]).diff(Testset([row("a", question="<script>alert(1)</script>")]))._repr_html_()
     assert ("<script>" in html, "&lt;script&gt;" in html) == (False, True)
     same = OLD.diff(Testset([row("a", history=ROW.history), *OLD.rows[1:]]))
