@@ -143,6 +143,18 @@ def rejecting(**shares: float) -> Writer:
     return Writer(PassageGrades=grades, QuestionReview=review, QuestionComparison=compare, NeededPassages=needed)
 
 
+def undecided() -> Writer:
+    """Return a writer for which the documents do not answer an evolved question."""
+
+    def reply(inputs: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return {**fields, "answerable": "при чём" not in inputs["question"]}
+
+    return Writer(
+        QuestionReview=lambda inputs, _: reply(inputs, feedback="", standalone=True),
+        ReferenceAnswer=lambda inputs, _: reply(inputs, answer="Да."),
+    )
+
+
 class Killed(BaseException):
     """End of a process in the middle of a run."""
 

@@ -144,7 +144,7 @@ def test_a_writer_that_names_no_entities_in_any_form_costs_the_bridge_only():
 def test_a_note_says_that_no_passage_has_another_one():
     far = generator(Writer(), {"multi_context": 1}, embeddings=Ring(near=0.1), splitter=None)
     testset = far.generate(["Поле.", "Щавель."], size=2)
-    assert testset.counts == {"simple": 2}
+    assert (testset.counts, testset.yields["rejected"]) == ({"simple": 2}, {"no passage is near enough": 2})
     assert testset.notes == ["Left out where no passage suits: multi_context (no passage is near enough)."]
 
 

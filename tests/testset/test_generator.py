@@ -9,7 +9,7 @@ import pytest
 from helpers.each import each, error_of
 from helpers.stored import assert_stored, plain
 from helpers.texts import corpus
-from helpers.writers import Killed, Ring, Writer, documents, dying, generator, offline, rejecting
+from helpers.writers import Killed, Ring, Writer, documents, dying, generator, offline, rejecting, undecided
 
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
@@ -34,13 +34,7 @@ def made(request):
 
 
 async def test_an_unanswerable_row_has_no_reference_in_its_sample(made):
-    def review(inputs, _):
-        return {"feedback": "", "standalone": True, "answerable": "при чём" not in inputs["question"]}
-
-    def answered(inputs, _):
-        return {"answerable": "при чём" not in inputs["question"], "answer": "Да."}
-
-    writer = Writer(QuestionReview=review, ReferenceAnswer=answered)
+    writer = undecided()
     testset = await made(generator(writer, {unanswerable: 1}), documents(9), size=2)
     assert [row.reference for row in testset] == ["В документах этого нет."] * 2
     assert [sample.references for sample in testset.to_samples()] == [[], []]
@@ -154,12 +148,6 @@ async def test_few_documents_are_split_into_shorter_passages_for_many_rows(made)
     own = await made(generator(Writer(), splitter=False), texts, size=20)
     whole = await made(given, Docstore(texts, embeddings=Ring()), size=20)
     assert {row.contexts[0] for row in own} == {row.contexts[0] for row in whole} == {*texts}
-
-
-async def test_multi_context_over_a_single_passage_falls_back(made):
-    testset = await made(generator(Writer(), {"multi_context": 1}), documents(1), size=1)
-    assert testset.counts == {"simple": 1}
-    assert testset.yields["rejected"] == {"no passage is near enough": 1}
 
 
 # What fails

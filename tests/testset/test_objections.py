@@ -104,7 +104,6 @@ STEPS = [f"Шаг {n}: жилец подаёт заявление в конто�
     ("chunks", "answer", "reason"),
     [
         ([STEPS[:6]], STEPS[:5], None),
-        ([STEPS[:6]], STEPS[1:6], None),
         ([STEPS[:6]], STEPS[:6], "copied answer"),
         ([STEPS[:3]], STEPS[:3], None),  # short
         ([STEPS[:6], STEPS[6:16]], STEPS[:6], "copied answer"),

@@ -7,7 +7,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import Scripted
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, documents, generator, offline, rejecting
+from helpers.writers import Ring, Writer, documents, generator, offline, rejecting, undecided
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 
@@ -30,13 +30,7 @@ DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context
     ],
 )
 def test_the_expected_calls_are_those_of_a_critic_that_rejects_nothing(distribution, tree, closed_book):
-    def review(inputs, _):
-        return {"feedback": "", "standalone": True, "answerable": "при чём" not in inputs["question"]}
-
-    def answered(inputs, _):
-        return {"answerable": "при чём" not in inputs["question"], "answer": "Да."}
-
-    writer = Writer(QuestionReview=review, ReferenceAnswer=answered) if "unanswerable" in distribution else rejecting()
+    writer = undecided() if "unanswerable" in distribution else rejecting()
     given = generator(writer, distribution, tree=tree, closed_book=writer.model if closed_book else None, dedupe=None)
     estimate = given.plan(documents(40), 8)
     assert writer.total == 0

@@ -191,20 +191,10 @@ def test_offline_personas_are_in_the_language_of_the_documents(text, language):
 # Resume
 
 
-def test_a_journal_gives_the_same_steered_set_without_a_call(tmp_path):
-    pirate = reasoning | style("pirate", "Перепиши, как пират.")
-    kinds = (persona("Новичок"), persona("Знаток"), "follow_up+voice", "multi_context", "numbers", pirate)
-    texts = [f"Запись {n}: Мюнхен и Изар, {n} и {n + 50} пфеннигов за провоз {n} возов." for n in range(12)]
-    writers = Writer(), Writer()
-    options = {"distribution": dict.fromkeys(kinds, 1), "size": 12, "seed": 3, "journal": tmp_path / "run.db"}
-    one, other = (generator(writer, **options).generate(texts) for writer in writers)
-    assert (len(one), one.rows, writers[1].total) == (12, other.rows, 0)
-
-
 def test_the_steps_of_two_personas_are_different_journal_entries(tmp_path):
     questions = []
-    for who in ("Новичок", "Знаток"):
+    for who in ("Новичок", "Знаток", "Новичок"):
         writer = Writer(Question=lambda i, _: {"question": f"{i['persona']}: поле?"} if "persona" in i else None)
         given = generator(writer, {persona(who): 1}, size=1, journal=tmp_path / "run.db")
         questions += [row.question for row in given.generate(["Поле."])]
-    assert questions == ["Новичок: поле?", "Знаток: поле?"]
+    assert (questions, writer.total) == (["Новичок: поле?", "Знаток: поле?", "Новичок: поле?"], 0)
