@@ -27,7 +27,7 @@ settings.load_profile("quick")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; some tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
+SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_", "VLLM_", "ANTHROPIC_", "YC_")
 
 
 def pytest_collection_finish() -> None:

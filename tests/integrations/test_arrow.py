@@ -2,16 +2,15 @@
 
 import json
 
-import httpx
-import openai
 import pyarrow
 import pytest
 from helpers.each import each, error_of
 from helpers.offline import RICH, rag_samples
-from helpers.scripted import answering, offline_reply
+from helpers.scripted import Refusal, answering, offline_reply
 
 from langchain_rageval import ConfigError, OfflineJudge, context_recall, evaluate, faithfulness
 from langchain_rageval.integrations.arrow import report_of_tables, score_batch
+from langchain_rageval.testing import ScriptedJudge
 
 FIELDS = ("question", "answer", "contexts", "references")
 ROWS = [sample.model_dump(include={*FIELDS}) for sample in [*RICH, *rag_samples(6)]]
@@ -58,15 +57,10 @@ def test_what_cannot_be_read_or_is_twice_there_is_a_row_too():
 
 
 def test_a_judge_that_never_answers_makes_failures_that_name_the_cause_and_is_not_called_again():
-    calls = []
-
-    def refuse(messages):
-        calls.append(messages)
-        response = httpx.Response(401, request=httpx.Request("POST", "http://judge"))
-        raise openai.AuthenticationError("Incorrect API key", response=response, body=None)
+    judge = ScriptedJudge(Refusal("Incorrect API key", 401), repeat=True)
 
     def make_metrics():
-        return faithfulness(answering(refuse))
+        return faithfulness(judge)
 
     rows = [{**ROWS[0], "question": f"{number}?"} for number in range(60)]
     for _ in range(2):
@@ -76,7 +70,7 @@ def test_a_judge_that_never_answers_makes_failures_that_name_the_cause_and_is_no
         assert all("Incorrect API key" in failure for failure in failures)
         assert scored["faithfulness"].null_count == 60
         assert not report_of_tables([scored]).complete
-    assert len(calls) < 40
+    assert len(judge.requests) < 40
 
 
 def test_the_metrics_are_built_once_for_equal_arguments_and_the_journal_keeps_their_scores(tmp_path):

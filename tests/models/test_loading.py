@@ -24,12 +24,6 @@ from langchain_rageval.errors import ConfigError
 TEXTS = ["Где живёт Анна?", "где живёт анна?", "nothing alike"]
 
 
-@pytest.fixture(autouse=True)
-def _gigachat_settings(monkeypatch):
-    for name in ("GIGACHAT_CREDENTIALS", "GIGACHAT_AUTH_URL", "VLLM_API_KEY", "ANTHROPIC_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def openai_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
@@ -176,8 +170,6 @@ class TestLoadJudge:
 
     def test_yandexgpt(self, monkeypatch):
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
-        for name in ("YC_API_KEY", "YC_IAM_TOKEN", "YC_FOLDER_ID"):
-            monkeypatch.delenv(name, raising=False)
         missing = [str(error_of(ConfigError, load_judge, "yandexgpt:yandexgpt"))]
         monkeypatch.setenv("YC_API_KEY", "yc-very-secret")
         assert [*missing, str(error_of(ConfigError, load_judge, "yandexgpt:yandexgpt"))] == [

@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 import pytest
 from helpers.each import each, error_of
+from helpers.own.politeness import PROMPTS, Politeness
 from helpers.scripted import human_of
 from helpers.texts import LANGUAGES
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -39,16 +39,6 @@ HOSTILE = [
 hostile = st.lists(st.sampled_from(HOSTILE) | st.text(), min_size=1, max_size=4).map("".join)
 
 
-class Tone(BaseModel):
-    """The tone of an answer."""
-
-    reason: str
-    polite: bool
-
-
-TONE = Prompt(instruction="Say whether `answer` is polite.")
-
-
 def request(step="verify_statements", language="ru", contexts=CONTEXTS, inputs=None):
     prompts = PromptSet.default(language)
     block = None if contexts is None else NumberedContexts.of(contexts)
@@ -58,7 +48,8 @@ def request(step="verify_statements", language="ru", contexts=CONTEXTS, inputs=N
 
 def own_request(contexts=CONTEXTS):
     prompts = PromptSet.default("ru")
-    return RequestContent("Tone", prompts, TONE, {"answer": "Да"}, NumberedContexts.of(contexts), strict_schema(Tone))
+    block, schema = NumberedContexts.of(contexts), strict_schema(Politeness)
+    return RequestContent("politeness", prompts, PROMPTS["en"], {"answer": "Да"}, block, schema)
 
 
 def human(request, layout="contexts_first", **more):

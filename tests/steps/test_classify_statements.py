@@ -121,19 +121,13 @@ def test_an_extra_cites_what_it_contains_and_finds_it():
 
 
 def by_letter(messages):
-    """Equal letters, whatever their case, say the same."""
+    """Equal letters say the same."""
     inputs = read_inputs(human_of(messages))
-    references = {item["reference"]: item["text"] for item in inputs["reference_statements"]}
-    tp = {
-        item["answer"]: [n for n, text in references.items() if text == item["text"].lower()]
-        for item in inputs["answer_statements"]
-    }
-    told = {n for said in tp.values() for n in said}
-    return classification(
-        {n: said for n, said in tp.items() if said},
-        fp=[n for n, said in tp.items() if not said],
-        fn=[n for n in references if n not in told],
-    )
+    answers = {item["text"]: item["answer"] for item in inputs["answer_statements"]}
+    references = {item["text"]: item["reference"] for item in inputs["reference_statements"]}
+    tp = {number: [references[text]] for text, number in answers.items() if text in references}
+    fp = [number for number in answers.values() if number not in tp]
+    return classification(tp, fp, fn=[number for text, number in references.items() if text not in answers])
 
 
 letters = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)

@@ -318,34 +318,30 @@ CASES_OF_ITEM_NUMBERS = {
     "verify_statements": (
         faithfulness,
         [statements(*TEXTS)],
-        verdicts(absent(0), supported(1, "2.1"), supported(2, "3.1")),
-        verdicts(absent(1), supported(2, "2.1"), supported(3, "3.1")),
+        lambda n: verdicts(absent(n), supported(n + 1, "2.1"), supported(n + 2, "3.1")),
     ),
     "classify_statements": (
         partial(answer_correctness, weights=(1, 0)),
         [statements(*TEXTS), statements(TEXTS[0], TEXTS[2])],
-        classification(tp={0: [0], 2: [1]}, fp=[1]),
-        classification(tp={1: [1], 3: [2]}, fp=[2]),
+        lambda n: classification(tp={n: [n], n + 2: [n + 1]}, fp=[n + 1]),
     ),
     "grade_contexts": (
         partial(context_precision, against="question"),
         [],
-        grades({0: False, 1: True, 2: True}),
-        grades({1: False, 2: True, 3: True}),
+        lambda n: grades({n: False, n + 1: True, n + 2: True}),
     ),
     "grade_relevance": (
         lambda judge: ndcg_at(3, llm_grader(judge)),
         [],
-        relevance({0: 0, 1: 3, 2: 1}),
-        relevance({1: 0, 2: 3, 3: 1}),
+        lambda n: relevance({n: 0, n + 1: 3, n + 2: 1}),
     ),
 }
 
 
-@each(("build", "before", "from_zero", "from_one"), CASES_OF_ITEM_NUMBERS.values(), ids=CASES_OF_ITEM_NUMBERS)
-def test_a_reply_that_numbers_from_0_is_asked_for_again_as_a_whole(build, before, from_zero, from_one):
-    judge = scripted(*before, from_zero, from_one)
+@each(("build", "before", "reply"), CASES_OF_ITEM_NUMBERS.values(), ids=CASES_OF_ITEM_NUMBERS)
+def test_a_reply_that_numbers_from_0_is_asked_for_again_as_a_whole(build, before, reply):
+    judge = scripted(*before, reply(0), reply(1))
     score = build(judge).invoke(SAMPLE_OF_ITEM_NUMBERS)
-    assert score.value == build(scripted(*before, from_one)).invoke(SAMPLE_OF_ITEM_NUMBERS).value
+    assert score.value == build(scripted(*before, reply(1))).invoke(SAMPLE_OF_ITEM_NUMBERS).value
     assert judge.inputs[-1] == judge.inputs[-2]
     assert "there is no item 0: use the numbers of the input, which count from 1" in judge.asked[-1][-1].text

@@ -3,28 +3,17 @@
 import pytest
 from helpers.each import each, error_of
 from helpers.offline import own_metric
+from helpers.own.politeness import PROMPTS, Politeness
 from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
-from pydantic import BaseModel
 
-from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
+from langchain_rageval import ConfigError, Judge, Metric, PromptSet, Value, evaluate
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
 
-
-class Tone(BaseModel):
-    """The tone of an answer."""
-
-    reason: str
-    polite: bool
-
-
-TONE = Prompt(
-    instruction="Say whether `answer` is polite.",
-    examples=[{"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}],
-)
-POLITE = Tone(reason="Thanks.", polite=True)
+TONE = PROMPTS["en"]
+POLITE = Politeness(reason="Thanks.", polite=True)
 STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First. Second.", "Third."]}
 
 
@@ -32,18 +21,21 @@ def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
     class Down(Exception):
         """As a client might raise it."""
 
-    assert error_of(Down, JudgeStep(TONE, scripted(Down("no")), Tone, name="tone").invoke, STATE).rageval_step == "tone"
+    assert (
+        error_of(Down, JudgeStep(TONE, scripted(Down("no")), Politeness, name="tone").invoke, STATE).rageval_step
+        == "tone"
+    )
 
 
 def test_a_prompt_that_does_not_exist_is_refused_at_once():
-    error = error_of(ConfigError, JudgeStep, "tone", scripted(), Tone)
+    error = error_of(ConfigError, JudgeStep, "tone", scripted(), Politeness)
     assert str(error).startswith("no prompt for the step 'tone'; there are ")
 
 
 def test_lone_surrogates_in_any_input_reach_no_client():
     judge = scripted(POLITE)
     state = {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
-    JudgeStep(TONE, judge, Tone).invoke(state)
+    JudgeStep(TONE, judge, Politeness).invoke(state)
     human_of(judge.asked[0]).encode()
     assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
 
@@ -57,7 +49,7 @@ def test_lone_surrogates_in_any_input_reach_no_client():
     ],
 )
 def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
-    given = {"aspect": "answer", "reads": {"answer"}, "steps": JudgeStep(TONE, scripted(), Tone), "reduce": len}
+    given = {"aspect": "answer", "reads": {"answer"}, "steps": JudgeStep(TONE, scripted(), Politeness), "reduce": len}
     with pytest.raises(ConfigError, match=f"metric 'politeness': {told}"):
         Metric("politeness", **{**given, **options})
 
@@ -81,7 +73,7 @@ def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it()
 
 def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
     judge = answering(lambda messages: POLITE)
-    step, run = JudgeStep(TONE, judge, Tone), Run()
+    step, run = JudgeStep(TONE, judge, Politeness), Run()
     config = run.into({})
     step.invoke(STATE, config)
     step.invoke(STATE, config)
@@ -95,17 +87,17 @@ def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
 @each(
     "other",
     [
-        lambda judge: JudgeStep(TONE.model_copy(update={"instruction": "Other."}), judge, Tone),
-        lambda judge: JudgeStep(TONE, Judge(judge, language="ru"), Tone),
-        lambda judge: JudgeStep(TONE, Judge(judge, layout="instruction_first"), Tone),
-        lambda judge: JudgeStep(TONE, scripted(POLITE), Tone),
+        lambda judge: JudgeStep(TONE.model_copy(update={"instruction": "Other."}), judge, Politeness),
+        lambda judge: JudgeStep(TONE, Judge(judge, language="ru"), Politeness),
+        lambda judge: JudgeStep(TONE, Judge(judge, layout="instruction_first"), Politeness),
+        lambda judge: JudgeStep(TONE, scripted(POLITE), Politeness),
     ],
     ids=["prompt", "language", "layout", "model"],
 )
 def test_steps_that_ask_otherwise_share_nothing(other):
     judge = answering(lambda messages: POLITE)
     config = Run().into({})
-    JudgeStep(TONE, judge, Tone).invoke(STATE, config)
+    JudgeStep(TONE, judge, Politeness).invoke(STATE, config)
     run = Run.of(config).metered()
     other(judge).invoke(STATE, run.into({}))
     assert run.meter.usage.calls == 1
@@ -115,14 +107,14 @@ def test_a_step_shows_its_name_and_no_secret():
     class Keyed(type(scripted())):
         api_key: str = "sk-very-secret"
 
-    step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
+    step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Politeness, name="tone")
     assert repr(step).startswith("tone(Judge(")
     assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
 
 
 def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
     judge = scripted(POLITE)
-    JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
+    JudgeStep(TONE, judge, Politeness).invoke({**STATE, "question": "Как застраховать баню?"})
     assert human_of(judge.asked[0]).startswith("## Контексты\n")
     assert judge.asked[0][0].text == PromptSet.default("ru").common.system
 

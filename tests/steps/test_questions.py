@@ -93,11 +93,8 @@ def test_the_offline_judge_adds_the_last_name_or_changes_nothing(history, questi
     assert state["sample"].question == standalone
 
 
-SAMPLE_OF_REGENERATE_QUESTIONS = Sample(question="When?", answer="In 1158.")
-
-
-def regenerated(judge, count=3, sample=SAMPLE_OF_REGENERATE_QUESTIONS):
-    state = regenerate_questions(judge, count=count).invoke({"sample": sample})
+def regenerated(judge, count=3, answer="In 1158."):
+    state = regenerate_questions(judge, count=count).invoke({"sample": Sample(question="When?", answer=answer)})
     return state["evasive"], state["regenerated_questions"]
 
 
@@ -129,7 +126,7 @@ def test_no_questions_without_the_word_that_the_answer_is_evasive_are_asked_agai
 
 @each("answer", [None, "", " \n\t"])
 def test_a_blank_answer_is_evasive_without_a_call(answer):
-    assert regenerated(scripted(), sample=Sample(question="?", answer=answer)) == (True, [])
+    assert regenerated(scripted(), answer=answer) == (True, [])
 
 
 def test_draws_are_independent_calls_and_the_majority_says_whether_the_answer_is_evasive():
