@@ -34,9 +34,9 @@ def asked(step, /, language="auto", layout="contexts_first", **inputs):
 
 
 EVOLUTIONS = {
-    "evolve_reasoning": "Как «страховая премия» связано с темой «Полис Дачник»",
+    "evolve_reasoning": "Как «страховая премия» связано с темой «",
     "evolve_conditional": "Что изменится в теме «страховая премия», если учесть",
-    "evolve_multi_context": "Что общего у тем «страховая премия» и",
+    "evolve_multi_context": "Что общего у тем «страховая премия» и ",
     "evolve_conversational": "а что с темой страховая премия",
     "evolve_unanswerable": "Что станет с темой «страховая премия» в 2101 году?",
 }
@@ -45,10 +45,9 @@ EVOLUTIONS = {
 @each("language", ["ru", "en", "zh", "auto"])
 @each("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 def test_steps_that_read_and_answer_the_same_are_told_apart(language, layout):
-    told = {step: words.split()[:3] for step, words in EVOLUTIONS.items()}
-    for step, begun in told.items():
+    for step, begun in EVOLUTIONS.items():
         found = asked(step, language=language, layout=layout, question=QUESTION, passages=passages(BATH, HOUSE))
-        assert found.question.split()[:3] == begun, step
+        assert found.question.startswith(begun)
 
 
 @pytest.mark.parametrize("language", ["ru", "en"])
@@ -134,21 +133,20 @@ def written(step, /, **inputs):
     return answer_offline(ANSWER_SCHEMAS[step].__name__, human)
 
 
+ANSWERED = [
+    *("extract_keyphrases", "grade_passage", "compress_question", "answer_unaided", "write_question"),
+    *("reword_question", "compare_questions", "degrade_answer", "pad_context", "review_question", "find_passages"),
+    "write_answer",
+]
+
+
 @given(st.text(max_size=120), st.text(max_size=60), st.lists(st.text(max_size=120), max_size=3))
 def test_it_answers_whatever_stands_in_a_passage_and_always_the_same(passage, text, texts):
     inputs = {"question": text, "passages": passages(*texts), "passage": passage, "keyphrase": text, "context": passage}
     inputs |= {"feedback": text, "answer": passage, "parent": passage}
-    reads = {
-        **dict.fromkeys(("extract_keyphrases", "grade_passage"), "passage"),
-        **dict.fromkeys(("compress_question", "answer_unaided"), "question"),
-        "write_question": "passage keyphrase",
-        "reword_question": "question feedback passages",
-        "compare_questions": "parent question",
-        "degrade_answer": "question answer",
-        "pad_context": "question context",
-    }
-    for step in [*reads, *EVOLUTIONS, "review_question", "find_passages", "write_answer"]:
-        given_inputs = {name: inputs[name] for name in reads.get(step, "question passages").split()}
+    for step in [*ANSWERED, *EVOLUTIONS]:
+        examples = PromptSet.default("en").get(step).examples
+        given_inputs = {name: inputs[name] for name in examples[0].input}
         first = written(step, **given_inputs)
         assert first == written(step, **given_inputs)
         ANSWER_SCHEMAS[step].model_validate(first)

@@ -2,13 +2,11 @@
 
 import asyncio
 import math
-import threading
 
 import numpy as np
 import pytest
 from helpers.each import each, error_of
 from helpers.scripted import PairScores, Vectors, scripted
-from helpers.waiting import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -112,15 +110,6 @@ def test_a_cross_encoder_reads_the_pairs_in_order():
     model = PairScores(lambda one, other: {"b": 0.25, "c": 1, "d": 0}[other])
     assert similarities(model, "a", "b", "c", "d") == [0.25, 1.0, 0.0]
     assert model.asked == [[("a", "b"), ("a", "c"), ("a", "d")]]
-
-
-async def test_a_cross_encoder_works_in_async_without_holding_up_the_loop():
-    turn = threading.Event()
-    model = PairScores(lambda one, other: float(turn.wait(PATIENCE)))
-    waiting = asyncio.create_task(measure_similarity(model, pairs).ainvoke({"one": "a", "others": ["b"]}))
-    await asyncio.sleep(0.01)
-    turn.set()
-    assert (await waiting)["similarities"] == [1.0]
 
 
 @each(

@@ -75,14 +75,6 @@ def items(**verdicts):
     return [{"statement": int(name[1:]), "ok": ok} for name, ok in verdicts.items()]
 
 
-@each(("votes", "is_undecided", "decided"), [("--12", True, None), ("---1", False, None), ("-122", False, 2)])
-def test_a_value_that_half_of_the_votes_lack_is_undecided(votes, is_undecided, decided):
-    answer = create_model("Answer", grade=(int | None, None))
-    counted = AnswerVotes()
-    joined = counted.answer([answer(grade=None if vote == "-" else int(vote)) for vote in votes])
-    assert (counted.is_undecided, joined.grade) == (is_undecided, decided)
-
-
 def test_optional_and_annotated_fields_decide_and_optional_texts_do_not():
     class Answer(BaseModel):
         label: Annotated[Literal["a", "b"] | None, Field(description="d")]
@@ -158,6 +150,8 @@ TWINS = [flags(True, ok, kind=Item, statement=7) for ok in (False, True)]
         (Annotated[int, Field(ge=1, le=5)], [1, 1, 2, 5, 5], 2, "field 0.40"),
         (float | None, [0.2, None, 0.6], 0.4, "field 0.33"),
         (int, [5, 3], 3, "field 0.50"),
+        (int | None, [None, None, 1, 2], UNDECIDED, "field 0.50"),
+        (int | None, [None, 1, 2, 2], 2, "field 0.50"),
         (bool, [True, False], UNDECIDED, "field 0.50"),
         (Color, [Color.RED, Color.RED, Color.BLUE], Color.RED, "field 0.67"),
         (Color, [Color.RED, Color.GREEN, Color.BLUE], UNDECIDED, "field 0.33"),
