@@ -39,22 +39,17 @@ def repaired(text):
     return text
 
 
-@each(("text", "spans"), REPLIES["spans"])
-def test_spans_are_found_in_fences_and_prose(text, spans):
+IN_STRING = '{"a": "<think>x</think>"}'
+
+
+@each(("text", "spans"), [*REPLIES["spans"], (f"Ответ: {IN_STRING}", [IN_STRING]), ("<think>да</think>\n 1 ", ["1"])])
+def test_spans_are_found_in_fences_and_prose_and_else_it_is_the_text_after_the_thought(text, spans):
     assert json_spans(text) == spans
 
 
 @each("text", REPLIES["thoughts"])
 def test_thoughts_are_skipped(text):
     assert json_spans(text) == ['{"a": 1}']
-
-
-def test_a_thought_inside_a_string_is_what_the_string_says():
-    assert json_spans('Ответ: {"a": "<think>x</think>"}') == ['{"a": "<think>x</think>"}']
-
-
-def test_without_spans_the_text_after_the_thought_is_returned():
-    assert json_spans("<think>да</think>\n 1 ") == ["1"]
 
 
 @each("text", REPLIES["unclosed"])
@@ -178,13 +173,9 @@ def test_a_number_may_follow_the_name_of_its_field():
         assert integer_of(form) == (12 if form == "12" else form)
 
 
-def test_a_label_may_differ_in_its_separator():
+def test_a_label_may_differ_in_its_separator_and_none_is_chosen_of_two():
     assert label_of("NOT_GIVEN", LABELS) == label_of("Not-given.", LABELS) == "not given"
-
-
-def test_a_label_that_two_labels_spell_is_not_chosen():
-    assert label_of("YES.", ["yes", "Yes"]) == "YES."
-    assert label_of("Yes", ["yes", "Yes"]) == "Yes"
+    assert [label_of(text, ["yes", "Yes"]) for text in ("YES.", "Yes")] == ["YES.", "Yes"]
 
 
 def spelled(value, schema):

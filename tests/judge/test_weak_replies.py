@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from contextlib import suppress
 
-import pytest
 from helpers.stored import fixture_data
 from langchain_core.exceptions import OutputParserException
 
@@ -22,76 +21,33 @@ def changed(value, change, key=""):
     return change(value, key)
 
 
-def dropped(name, when=lambda fields: True):
+def without(name, when=lambda fields: True):
     """A change that drops a field of the items for which a condition holds."""
 
     def drop(value, _):
         is_item = isinstance(value, dict) and name in value and when(value)
         return {key: inner for key, inner in value.items() if key != name} if is_item else value
 
-    return lambda output: json.dumps(changed(output, drop), ensure_ascii=False)
-
-
-def parts(value, key):
-    return [value, "and more"] if key == "reason" else value
-
-
-def nested(value, key):
-    return [[number] for number in value] if key == "evidence" and isinstance(value, list) else value
-
-
-def as_text(value, key):
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def as_word(value, key):
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-
-
-def capital(value, key):
-    return value.capitalize() if key in ("verdict", "kind") and isinstance(value, str) else value
-
-
-def other_reason(value, key):
-    return "x" if key == "reason" else value
-
-
-def written(change):
-    return lambda output: json.dumps(changed(output, change), ensure_ascii=False)
-
-
-def plain(output):
-    return json.dumps(output, ensure_ascii=False, indent=1)
+    return drop
 
 
 WEAK = {
-    "no reason in an item": dropped("reason"),
-    "no evidence of what is absent": dropped("evidence", lambda fields: fields.get("verdict") == "absent"),
-    "a reason in parts": written(parts),
-    "citations in lists": written(nested),
-    "numbers as texts": written(as_text),
-    "truth in words": written(as_word),
-    "capital labels": written(capital),
-    "a brace too many": lambda output: plain(output) + "}",
-    "an escaped mark": lambda output: plain(output).replace("_", "\\_"),
-    "a fence and prose": lambda output: f"Sure! Here it is:\n```json\n{plain(output)}\n```\nI hope this helps.",
-    "comments": lambda output: plain(output).replace("{", "{ // as asked", 1),
-    "single quotes": lambda output: repr(output),
-    "a trailing comma": lambda output: plain(output)[:-1].rstrip() + ",\n}",
-    "a list around it": lambda output: f"[{plain(output)}]",
-    "a wrapper": lambda output: json.dumps({"result": output}, ensure_ascii=False),
-}
-CUT = {
-    "cut in the middle": lambda output: plain(output)[: len(plain(output)) // 2],
-    "two different answers": lambda output: plain(output) + plain(changed(output, other_reason)),
-    "two braces too many": lambda output: plain(output) + "}}",
-}
+    "no reason in an item": without("reason"),
+    "no evidence of what is absent": without("evidence", lambda fields: fields.get("verdict") == "absent"),
+    "a reason in parts": lambda value, key: [value, "and more"] if key == "reason" else value,
+    "citations in lists": lambda value, key: (
+        [[one] for one in value] if key == "evidence" and type(value) is list else value
+    ),
+    "numbers as texts": lambda value, _: str(value) if type(value) is int else value,
+    "truth in words": lambda value, _: {True: "yes", False: "no"}[value] if isinstance(value, bool) else value,
+    "capital labels": lambda value, key: (
+        value.capitalize() if key in ("verdict", "kind") and type(value) is str else value
+    ),
+}  # replies that are spoilt in their form: tests/fixtures/replies.yaml
 
 
 def without_reasons(value):
-    return changed(
-        value, lambda part, _: {k: v for k, v in part.items() if k != "reason"} if isinstance(part, dict) else part
-    )
+    return changed(value, without("reason"))
 
 
 def examples():
@@ -105,15 +61,15 @@ def test_a_weak_reply_is_read_as_it_is_meant_or_refused_and_few_are_refused():
     read, refused = Counter(), Counter()
     for step, parser, output in examples():
         right = without_reasons(parser.parse(json.dumps(output)).model_dump())
-        for name, spoil in WEAK.items():
+        for name, change in WEAK.items():
             try:
-                found = without_reasons(parser.parse(spoil(output)).model_dump())
+                found = without_reasons(parser.parse(json.dumps(changed(output, change))).model_dump())
             except OutputParserException:
                 refused[name] += 1
             else:
                 read[name] += 1
                 assert found == right, (step, name)
-    assert read.total() > 1000
+    assert read.total() > 500
     assert refused.total() <= 0.25 * (read.total() + refused.total()), refused
 
 
@@ -127,11 +83,3 @@ def test_broken_replies_are_read_as_a_person_reads_them_or_refused():
     assert [(reply, found) for reply, found, meant in read if found != meant] == []
     assert len(replies) >= 60
     assert len(read) >= 0.75 * len(replies)
-
-
-@pytest.mark.parametrize("name", CUT)
-def test_what_a_person_cannot_read_is_refused(name):
-    for _, parser, output in examples():
-        if name != "two different answers" or "reason" in json.dumps(output):
-            with pytest.raises(OutputParserException):
-                parser.parse(CUT[name](output))
