@@ -112,7 +112,7 @@ def test_the_judge_is_asked_as_often_as_it_may_be_and_then_fails_with_its_last_r
     judge = scripted(*(f"no {number}" for number in range(1, 9)))
     caught = error_of(JudgeOutputError, asked, Judge(judge, attempts=attempts))
     assert len(judge.asked) == attempts
-    assert (caught.step, caught.raw_output) == ("extract_statements", f"no {attempts}")
+    assert (caught.step, caught.raw_output, caught.is_cut_off) == ("extract_statements", f"no {attempts}", False)
 
 
 def test_prompts_of_the_users_own_are_used_also_when_asking_again():
@@ -162,16 +162,12 @@ def test_other_errors_and_a_context_that_is_too_long_do_not_lower_the_rung(refus
     assert model.rungs == ["json_schema"]
 
 
-def test_an_endpoint_that_refuses_every_rung_raises_its_last_error_and_nothing_is_remembered():
-    model = endpoint()
-    judge = Judge(model)
+def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
+    refusing = endpoint()
+    judge = Judge(refusing)
     with pytest.raises(Refusal):
         asked(judge)
-    assert model.rungs == RUNGS
-    assert judge._endpoint.capabilities.mode is None
-
-
-def test_a_lower_rung_is_remembered_only_after_a_valid_answer():
+    assert (refusing.rungs, judge._endpoint.capabilities.mode) == (RUNGS, None)
     model = endpoint("json_mode", replies=["no", "no", GOOD, GOOD])
     judge = Judge(model, attempts=2)
     with pytest.raises(JudgeOutputError):
@@ -348,11 +344,6 @@ class Limited(Scripted):
     max_tokens: int | None = 200
 
 
-def reasoned(tokens, all_tokens):
-    counts = {"input_tokens": 9, "output_tokens": all_tokens, "total_tokens": 9 + all_tokens}
-    return {**counts, "output_token_details": {"reasoning": tokens}}
-
-
 CUT = [cut('{"statements": ["A."')] * 2
 
 
@@ -378,18 +369,8 @@ def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(
     assert "max_" not in told
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        cut(usage_metadata=reasoned(200, 200)),
-        cut("<think>Is it A"),
-        cut(additional_kwargs={"reasoning_content": "Is it A"}),
-        AIMessage("", usage_metadata=reasoned(199, 200)),
-    ],
-    ids=["tokens", "open thought", "reasoning content", "no stop reason"],
-)
-def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer(reply):
-    model = Limited(replies=[reply] * 2)
+def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer():
+    model = Limited(replies=[cut("<think>Is it A")] * 2)
     assert str(error_of(JudgeOutputError, asked, Judge(model, attempts=2))) == (
         "extract_statements: the model's reasoning used up the length limit before the answer: max_tokens is 200; "
         "raise max_tokens of the judge's model, or lower its reasoning effort"
@@ -428,10 +409,6 @@ def test_a_question_that_can_be_divided_is_not_repeated_after_a_reply_that_is_cu
         assert type(caught) is outcome
         assert not getattr(caught, "only_thoughts", False)
     assert len(model.asked) == calls
-
-
-def test_an_answer_that_is_invalid_without_being_cut_off_is_not_marked_so():
-    assert not error_of(JudgeOutputError, asked, Judge(scripted("no"), attempts=1)).is_cut_off
 
 
 # Any Runnable

@@ -5,14 +5,12 @@ import pickle
 import re
 from itertools import permutations
 
-import pytest
 from helpers.each import each, error_of
 from helpers.scripted import token, with_tokens
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
-    Audit,
     ConfigError,
     Judge,
     OfflineJudge,
@@ -118,20 +116,18 @@ def test_votes_that_differ_in_reasons_and_order_only_agree():
     assert (score.value, asked) == (0.5, (3, 0))
 
 
-@pytest.mark.parametrize(("last", "why"), [("I cannot say.", "unreadable"), (ServerDown(), "unanswered")])
-def test_what_the_strong_judge_fails_on_counts_as_passed_on(last, why):
-    score, _, note = counts_of([last], last)
-    assert score.failure is not None
-    assert note == f"1 of 2 requests on to judge: 1 {why}."
-
-
 @each(
-    ("reply", "attempts", "why"),
-    [("?", 2, "unreadable"), (ServerDown(), 1, "unanswered"), (verdicts("supported"), 1, "incomplete")],
+    ("reply", "strong", "attempts", "why"),
+    [
+        ("?", BOTH, 2, "unreadable"),
+        (ServerDown(), BOTH, 1, "unanswered"),
+        (verdicts("supported"), BOTH, 1, "incomplete"),
+        *((reply, reply, 1, why) for reply, why in (("?", "unreadable"), (ServerDown(), "unanswered"))),
+    ],
 )
-def test_what_the_cheap_judge_fails_on_after_its_attempts_is_passed_on(reply, attempts, why):
-    score, asked, note = counts_of([reply], BOTH, attempts=attempts)
-    assert (score.value, asked) == (1.0, (attempts, 1))
+def test_what_the_cheap_judge_fails_on_after_its_attempts_is_passed_on(reply, strong, attempts, why):
+    score, asked, note = counts_of([reply], strong, attempts=attempts)
+    assert (score.value, asked) == (1.0 if strong is BOTH else None, (attempts, 1))
     assert note == f"1 of 2 requests on to judge: 1 {why}."
 
 
@@ -221,13 +217,6 @@ def test_every_metric_takes_a_cascade_and_scores_as_its_cheap_judge():
         assert together.rows[0].scores[name].findings == score.findings, name
 
 
-def test_an_audit_keeps_a_cascade_honest():
-    cheap, _ = judge_of("cheap", BOTH)
-    strong, _ = judge_of("strong", NEITHER)
-    audit = evaluate([SAMPLE], faithfulness(cascade(cheap, strong)), audit=Audit(strong), **RUN).audit["faithfulness"]
-    assert (audit.own_mean, audit.mean, audit.agreement) == (1.0, 0.0, 0.0)
-
-
 def test_a_fresh_copy_keeps_both_judges():
     cheap, _ = judge_of("cheap", "?")
     strong, _ = judge_of("strong", "?")
@@ -238,16 +227,19 @@ def test_a_fresh_copy_keeps_both_judges():
     assert copy.strong._endpoint is not strong._endpoint
 
 
-@each("number", [-0.1, 1.5, "0.9", True])
-def test_the_least_probability_is_one(number):
-    error = error_of(ConfigError, cascade, OfflineJudge(), OfflineJudge(), least_probability=number)
-    assert str(error) == f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}"
+ONE_VOTE = "the strong judge of a cascade must be one judge with draws=1: its answer is final"
+RANGE = "least_probability must be a number from 0 to 1, such as 0.9, got {!r}"
 
 
-@each("strong", [Judge(OfflineJudge(), draws=3), jury([OfflineJudge()] * 3)])
-def test_the_strong_judge_has_one_vote(strong):
-    error = error_of(ConfigError, cascade, OfflineJudge(), strong)
-    assert str(error) == "the strong judge of a cascade must be one judge with draws=1: its answer is final"
+@each(
+    ("strong", "number", "message"),
+    [
+        *((OfflineJudge(), number, RANGE.format(number)) for number in (-0.1, 1.5, "0.9", True)),
+        *((strong, 0.9, ONE_VOTE) for strong in (Judge(OfflineJudge(), draws=3), jury([OfflineJudge()] * 3))),
+    ],
+)
+def test_the_strong_judge_has_one_vote_and_the_least_probability_is_one(strong, number, message):
+    assert str(error_of(ConfigError, cascade, OfflineJudge(), strong, least_probability=number)) == message
 
 
 def test_a_cascade_can_be_pickled():

@@ -91,17 +91,6 @@ def test_a_rung_that_the_user_chose_is_retried(openai_server, chat_openai):
 
 
 class TestIgnoredFormats:
-    def test_a_server_that_fills_functions_with_anything_is_asked_in_words(self, openai_server, chat_openai):
-        def anything(request):
-            return offline(request) if request.rung == "prompt" and request.schema_title else {"foo": 1}
-
-        server = openai_server(anything, ignored={"json_schema", "json_mode"})
-        judge, samples = Judge(chat_openai(server), attempts=6), rag_samples(6)
-        report = evaluate(samples, faithfulness(judge), progress=False)
-        assert all(map(says_the_same, scores(report), samples))
-        assert judge._endpoint.capabilities.mode.rung in ("json_mode", "prompt")
-        assert server.calls <= 24
-
     def test_with_one_attempt_the_next_sample_starts_on_the_next_rung(self, openai_server, chat_openai):
         server = openai_server(in_words, ignored={"json_schema", "function_calling"})
         metric = faithfulness(Judge(chat_openai(server), attempts=1))

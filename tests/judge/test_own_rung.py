@@ -1,7 +1,6 @@
 """A mode of the user's own: a function from the answer's schema to options of the call."""
 
 import asyncio
-import json
 import logging
 
 import pytest
@@ -84,9 +83,3 @@ def test_its_code_is_part_of_the_instrument():
     assert same[0] == same[1] != other
     assert "unknown" not in "".join([*same, other])
     assert faithfulness(jury([judge(guided_json)[0]] * 3)).instrument != same[0]
-
-
-def test_the_instrument_is_data_that_names_the_function():
-    described = json.dumps(Judge(Recording(), mode=guided_json).instrument)
-    assert described != json.dumps(Judge(Recording(), mode=other_grammar).instrument)
-    assert '"mode": "auto"' in json.dumps(Judge(Recording()).instrument)
