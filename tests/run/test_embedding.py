@@ -19,7 +19,7 @@ from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
 from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.embedding import _MAX_CACHED, BATCH_SIZE, EmbeddingQueue
+from langchain_rageval.run.embedding import BATCH_SIZE, EmbeddingQueue
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.requests import Embed, Gather
 from langchain_rageval.run.retry import RetryPolicy
@@ -518,17 +518,6 @@ class TestTogether:
 
 
 class TestMemory:
-    @pytest.mark.parametrize("maximum", [50, pytest.param(_MAX_CACHED, marks=pytest.mark.gate)])
-    def test_after_many_texts_the_cache_has_its_maximum_size(self, monkeypatch, maximum):
-        monkeypatch.setattr(embedding, "_MAX_CACHED", maximum)
-        own, run = Own(), Run()
-        for start in range(0, 20 * maximum, 50):
-            embedded(run, own, *(f"text {number}" for number in range(start, start + 50)))
-        queue = run.embedding_queues.queue_for(own)
-        assert len(own.texts) >= 20 * maximum
-        assert len(queue._sent) == maximum
-        assert not queue._unsent
-
     def test_the_most_recently_used_texts_are_cached(self, monkeypatch):
         monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
         own, run = Own(), Run()

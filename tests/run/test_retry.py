@@ -1,4 +1,3 @@
-import asyncio
 import math
 import socket
 from json import JSONDecodeError
@@ -18,26 +17,19 @@ from langchain_core.exceptions import (
     ModelRateLimitError,
     ModelTimeoutError,
 )
-from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval.errors import ConfigError, message_of
-from langchain_rageval.run.drivers import adrive
-from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import (
     RetryPolicy,
-    headers_of,
     is_permanent,
     is_rate_limited,
     is_server_error,
     is_stale_connection,
     is_transient,
     is_unreachable,
-    limits_in,
     retry_after,
     status_of,
 )
-from langchain_rageval.run.run import Run
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
@@ -222,14 +214,6 @@ def test_a_spent_quota_is_permanent_unless_the_server_says_when_to_come_again(me
     assert not is_permanent(named)
 
 
-def test_limits_are_read_from_the_headers_of_openai_and_anthropic():
-    assert limits_in(headers_of(from_openai(429, x_ratelimit_limit_requests="600"))) == (600, None)
-    limits = {"anthropic_ratelimit_requests_limit": "50", "anthropic_ratelimit_tokens_limit": "4000"}
-    assert limits_in(headers_of(from_openai(429, **limits))) == (50, 4000)
-    assert limits_in(headers_of(from_openai(429, x_ratelimit_limit_requests="many"))) == (None, None)
-    assert limits_in(headers_of(TimeoutError())) == (None, None)
-
-
 # Connections that belong to another event loop
 
 
@@ -256,24 +240,6 @@ def test_such_an_error_is_repeated_at_once_whatever_the_policy_allows(error):
 @each("error", [RuntimeError("loop"), ValueError("Event loop is closed"), TimeoutError()])
 def test_other_errors_are_none(error):
     assert not is_stale_connection(error)
-
-
-def test_as_many_of_them_as_a_client_keeps_connections_do_not_make_the_judge_unavailable():
-    errors = [RuntimeError("Event loop is closed")] * 99
-
-    async def answer(_messages):
-        if errors:
-            raise errors.pop()
-        return "a"
-
-    run = Run()
-    model = RunnableLambda(lambda _messages: "", answer)
-
-    def ask():
-        return (yield Call(model, [HumanMessage("?")]))
-
-    assert asyncio.run(adrive(ask(), run, {})).text == "a"
-    assert run.meter.usage.calls == 100
 
 
 @each(

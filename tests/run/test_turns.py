@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.llms import BaseLLM
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, ChatResult, Generation, LLMResult
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
 
@@ -32,7 +32,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Call, EmbedBatch, Invoke, Rate
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.turns import ModelTurn, engines_of, gates_of
+from langchain_rageval.run.turns import engines_of, gates_of
 
 OFFLINE = OfflineJudge()
 
@@ -101,28 +101,19 @@ class ChatLlamaCpp(Chat):
 
 
 class HuggingFacePipeline(BaseLLM):
-    """Completes texts."""
-
     pipeline: object
 
     def _generate(self, prompts, stop=None, run_manager=None, **options):
-        texts = [self.pipeline([HumanMessage(prompt.partition("Human: ")[2])]) for prompt in prompts]
-        return LLMResult(generations=[[Generation(text=text)] for text in texts])
+        raise NotImplementedError
 
     @property
     def _llm_type(self):
         return "fake"
 
 
-class ChatHuggingFace(BaseChatModel):
+class ChatHuggingFace(Chat):
+    client: object = None
     llm: HuggingFacePipeline
-
-    def _generate(self, messages, stop=None, run_manager=None, **options):
-        return Chat(client=self.llm.pipeline)._generate(messages)
-
-    @property
-    def _llm_type(self):
-        return "fake"
 
 
 class EngineEmbeddings(Embeddings):
@@ -192,6 +183,13 @@ MODELS = {
 
 
 @each("name", MODELS)
+def test_the_engine_of_a_model_is_found_wherever_it_is(name):
+    engine = Engine()
+    model = MODELS[name](engine)
+    assert engines_of(model) == [model if name == "a hidden engine" else engine]
+
+
+@each("name", ["an engine in a field", "async methods", "a hidden engine", "a function"])
 async def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
     engine, samples = Engine(), rag_samples(3)
     model = MODELS[name](engine)
@@ -251,12 +249,13 @@ async def test_embeddings_cross_encoders_and_chains_take_turns_with_their_engine
     assert (engine.most, engine.calls) == (1, 4)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_the_next_call_waits_for_the_end_of_an_abandoned_one(is_async):
+@pytest.mark.parametrize(("is_async", "is_chain"), [(False, False), (True, False), (False, True)])
+async def test_the_next_call_waits_for_the_end_of_an_abandoned_one(is_async, is_chain):
     engine, leave = Engine(), threading.Event()
     engine.create_chat_completion = lambda _messages: _entered(engine, leave)
     model = Chat(client=engine)
     call = Call(model, [HumanMessage("?")], gates=gates_of(model), sync_only=True)
+    call = Invoke(model, [HumanMessage("?")]) if is_chain else call
     run = Run(timeout=0.05)
     asked = adrive(_one(call), run, {}) if is_async else asyncio.to_thread(drive, _one(call), run, {})
     with pytest.raises(TimeoutError, match=r"^Chat did not answer within 0\.05 s$"):
@@ -269,12 +268,6 @@ async def test_the_next_call_waits_for_the_end_of_an_abandoned_one(is_async):
     leave.set()
     following.join(PATIENCE)
     assert (engine.most, engine.calls) == (1, 2)
-
-
-def test_async_methods_that_only_run_sync_ones_in_threads_are_not_called():
-    models = [(Chat, object(), True), (Chat, Engine(), True), (AsyncChat, Engine(), True), (AsyncChat, object(), False)]
-    for kind, client, sync_only in models:
-        assert Judge(kind(client=client))._endpoint._sync_only is sync_only
 
 
 async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_next():
@@ -333,25 +326,6 @@ async def test_a_chain_is_asked_one_question_at_a_time_and_a_metric_in_it_does_n
     asked = answered_by(rag, progress=False)
     assert len(await asked.ainvoke([{"question": f"{number}?"} for number in range(3)])) == 3
     assert engine.most == 1
-
-
-def test_an_abandoned_answer_keeps_its_turn(monkeypatch):
-    go_on = threading.Event()
-    engine = Engine()
-    hold_for = ModelTurn.hold_for
-    monkeypatch.setattr(ModelTurn, "hold_for", lambda turn, future: (hold_for(turn, future), go_on.set()))
-
-    class Slow(Chat):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            with self.client.use():
-                assert go_on.wait(PATIENCE)
-            return super()._generate(messages, stop, run_manager, **options)
-
-    rag = RunnableLambda(lambda question: [HumanMessage(question)]) | Slow(client=engine)
-    samples = answered_by(rag, progress=False, timeout=0.01).invoke([{"question": "1?"}, {"question": "2?"}])
-    assert engine.most == 1
-    errors = [sample.metadata["error"] for sample in samples]  # either may have had the first turn
-    assert "TimeoutError: the chain did not answer within 0.01 s" in errors
 
 
 def test_a_model_of_a_known_class_is_its_own_engine_if_none_is_seen():
