@@ -146,20 +146,6 @@ def test_a_run_stops_when_the_baseline_and_the_gates_are_decided(rageval, tmp_pa
     assert len(report.rows) < 300
 
 
-def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_path, written, baseline, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    written(*answered("На Луне."), name="bad.jsonl")
-    options = ["--baseline", "main.jsonl", "--markdown", "m.md", "--junit", "j.xml", "--journal", "run.db", "--quiet"]
-    assert rageval("ci", *OFFLINE, "bad.jsonl", *options)[0] == 1
-    for name in ("m.md", "j.xml"):
-        (tmp_path / name).unlink()
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert rageval("resume", tmp_path / "run.db")[0] == 1
-    assert "❌" in (tmp_path / "m.md").read_text(encoding="utf-8")
-    assert any(junit(tmp_path).values())
-
-
 def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
     gone = tmp_path / "gone.jsonl"
     words = ["ci", *OFFLINE, good, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]

@@ -80,10 +80,14 @@ async def check_sample(name):
     assert answered_by(CHAINS[name], progress=False).invoke(TESTSET) == [sample]
 
 
-async def test_a_bare_retriever_gives_contexts_and_no_answer_and_no_error():
-    for sample in (ask(SEARCH), *await answered_by(SEARCH, progress=False).ainvoke(TESTSET)):
+async def test_a_bare_retriever_and_a_function_that_only_searches_give_contexts_and_no_answer_and_no_error():
+    mappings = [{"page_content": part.page_content, "id": part.id, "metadata": part.metadata} for part in FOUND]
+    found = (FOUND, mappings, {"documents": [part.model_dump() for part in FOUND]})
+    samples = [ask(SEARCH), *(ask(lambda question, one=one: one) for one in found)]
+    for sample in (*samples, *await answered_by(SEARCH, progress=False).ainvoke(TESTSET)):
         assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
         assert sample.metadata == {**ASKED, "context_sources": SOURCES, "contexts_from": "output"}
+    assert ask(lambda question: CONTEXTS).contexts == CONTEXTS
     empty = ask(Search(documents=[]))
     assert (empty.answer, empty.contexts, empty.metadata) == (None, [], {**ASKED, "contexts_from": "output"})
 
@@ -379,21 +383,6 @@ def test_a_secret_of_the_chain_is_not_in_the_error():
             raise PermissionError(f"wrong key {self.api_key}")
 
     assert ask(rag(Store())).metadata["error"] == "PermissionError: wrong key ***"
-
-
-@each(
-    "found",
-    [
-        FOUND,
-        [{"page_content": part.page_content, "id": part.id, "metadata": part.metadata} for part in FOUND],
-        {"documents": [part.model_dump() for part in FOUND]},
-    ],
-)
-def test_a_function_that_only_searches_gives_contexts(found):
-    sample = ask(lambda question: found)
-    assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
-    assert sample.metadata == {**ASKED, "context_sources": SOURCES, "contexts_from": "output"}
-    assert ask(lambda question: CONTEXTS).contexts == CONTEXTS
 
 
 async def test_functions_that_yield_their_answer_give_all_of_it():

@@ -482,23 +482,6 @@ async def test_what_a_journal_holds_is_in_the_report_even_behind_what_is_left_ou
 # What the report says
 
 
-@pytest.mark.parametrize("out", [False, True])
-async def test_what_was_left_out_comes_back_from_the_file(tmp_path, out):
-    path = tmp_path / "report.jsonl"
-    metrics = [faithfulness(OfflineJudge()), context_relevance(OfflineJudge())]
-    report = evaluate(SAMPLES, metrics, progress=False, budget=Budget(calls=29), out=path if out else None)
-    assert report.complete
-    assert report.left_out
-    if not out:
-        report.to_jsonl(path)
-    for lazy in (False, True):
-        back = Report.load(path, lazy=lazy)
-        assert back == report
-        assert back.left_out == report.left_out
-        assert any("The budget of 29 calls is spent" in note for note in back.notes)
-    assert f"Report of {len(report.rows)} samples" in repr(report)
-
-
 async def test_a_row_with_some_of_its_scores_is_in_the_report():
     report = evaluate(
         SAMPLES,

@@ -18,7 +18,6 @@ from helpers.offline import rag_samples
 from helpers.samples import ANSWER, CONTEXTS, QUESTION, SAMPLE
 from helpers.scripted import Scripted, broken_judge, human_of, offline_reply, recording_judge
 from helpers.waiting import PATIENCE, auntil, until
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda
 
@@ -449,10 +448,9 @@ async def test_samples_with_one_id_and_one_question_are_numbered(rows_of, shape)
         ),
         (
             {"metrics": [ChatPromptTemplate([("human", "{answer}")]) | OfflineJudge()]},
-            r"write Metric\(\.\.\., steps=Step\.from_chain\(chain",
+            r"a chain .* not a metric, which takes a sample: write Metric\(\.\.\., steps=Step\.from_chain\(chain",
         ),
-        ({"metrics": OfflineJudge()}, "a chain that begins with OfflineJudge is not a metric, which takes a sample"),
-        ({"metrics": [OfflineJudge().with_retry, metric]}, r"got method: decorate it with @metric\(reads=\.\.\.\)$"),
+        ({"metrics": OfflineJudge()}, "a chain that begins with OfflineJudge is not a metric"),
         ({"metrics": [metric, faithfulness(OfflineJudge())]}, r"two metrics are named \['faithfulness'\]; .* name="),
         ({"metrics": [metric, metric.with_retry()]}, r"two metrics are named \['faithfulness'\]"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
@@ -542,27 +540,11 @@ async def test_a_cancelled_task_within_a_metric_does_not_hang_the_run():
 # Metrics of the user's own, and wrapped ones
 
 
-async def test_any_runnable_that_returns_a_score_is_a_metric(rows_of):
-    (row,) = await rows_of([SAMPLE], own_metric)
-    instrument = row.scores["length"].instrument
-    assert row.scores == {"length": score_of(len(QUESTION), "length").model_copy(update={"instrument": instrument})}
-    assert "unknown" not in instrument
-
-
 async def test_a_runnable_may_return_several_scores_and_all_stand_in_the_order_of_the_metrics(rows_of):
     both = RunnableLambda(lambda _: {"one": score_of(1, "one"), "two": score_of(2, "two")})
     slow = faithfulness(Judged(lambda _: time.sleep(0.02)), name="slow")
     (row,) = await rows_of([SAMPLE], [slow, both, metric])
     assert list(row.scores) == ["slow", "one", "two", "faithfulness"]
-
-
-@each("rubbish", [None, 0.5, "good", [], {"a": 1}, {"a": None}])
-async def test_a_runnable_that_returns_anything_else_is_a_failure(rows_of, rubbish):
-    (row,) = await rows_of([SAMPLE], [RunnableLambda(lambda _: rubbish, name="own"), metric])
-    assert "a metric returns a Score or a mapping of names to Scores" in row.scores["own"].failure.message
-    assert row.scores["faithfulness"].value == 0.5
-    (row,) = await rows_of([SAMPLE], RunnableLambda(lambda sample: 1 / 0, name="own"))
-    assert (row.scores["own"].failure.error, row.scores["own"].failure.step) == ("ZeroDivisionError", None)
 
 
 async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
@@ -596,28 +578,6 @@ def test_the_report_notes_an_offline_judge_behind_any_wrapper():
     wrapped = faithfulness(Judge(OfflineJudge().with_retry())).with_retry()
     (note,) = evaluate([SAMPLE], wrapped, progress=False).notes
     assert "not a measure of quality" in note
-
-
-# Callbacks
-
-
-class Seen(BaseCallbackHandler):
-    def __init__(self) -> None:
-        self.started: Counter[str] = Counter()
-        self.models = 0
-
-    def on_chain_start(self, serialized: Any, inputs: Any, *, name: str = "", **_: Any) -> None:
-        self.started[name] += 1
-
-    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        self.models += 1
-
-
-async def test_callbacks_see_every_metric_step_and_model_call(rows_of):
-    seen = Seen()
-    await rows_of([SAMPLE, about("1"), about("2")], metric, callbacks=[seen])
-    assert seen.started == {"faithfulness": 3, "extract_statements": 3, "verify_statements": 3}
-    assert seen.models == 6
 
 
 # The end before the end
@@ -657,14 +617,8 @@ async def loop_complaints():
     return has_callbacks
 
 
-async def test_breaking_off_a_stream_and_cancelling_aevaluate_cancel_all_that_is_under_way(loop_complaints):
+async def test_cancelling_aevaluate_cancels_all_that_is_under_way(loop_complaints):
     own, before = Endless(), asyncio.all_tasks()
-    async for row in astream_evaluate(SOME, own.runnable):
-        assert row.sample.id == "first"
-        break
-    await auntil(lambda: asyncio.all_tasks() == before)
-    assert own.cancelled == 3
-    own = Endless()
     run = asyncio.create_task(aevaluate(SOME, own.runnable, progress=False))
     await auntil(lambda: own.waiting == 3)
     run.cancel()

@@ -13,7 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
-from pydantic import BaseModel
+from pydantic import create_model
 
 from langchain_rageval import (
     Audit,
@@ -235,17 +235,10 @@ def test_a_plan_triggers_no_callbacks():
 # What cannot be known
 
 
-class Colour(BaseModel):
-    """What colour a text has."""
-
-    colour: str
-
-
-PROMPT = Prompt(instruction="Say which colour it is.", examples=[])
-
-
 def test_a_metric_whose_dry_run_fails_is_named_with_the_error():
-    step = Step(Colour, prompts=PROMPT, inputs=lambda sample: {"shade": object()})(Unasked())
+    prompt = Prompt(instruction="Say which colour it is.", examples=[])
+    colour = create_model("Colour", __doc__="What colour a text has.", colour=str)
+    step = Step(colour, prompts=prompt, inputs=lambda sample: {"shade": object()})(Unasked())
     mine = Metric("mine", aspect="answer", reads={"question"}, steps=step, reduce=lambda _: Value(1.0))
     told = plan(EDGES[:3], [mine, faithfulness(Unasked())])
     assert told["mine"].calls <= 3
@@ -363,17 +356,6 @@ def test_invalid_options_are_refused(options, mend):
 
 
 # What it says
-
-
-def test_other_kinds_of_context_precision_and_correctness_are_planned():
-    for metric, real in (
-        (context_precision(Unasked(), weighting="plain"), context_precision(OfflineJudge(), weighting="plain")),
-        (
-            answer_correctness(Unasked(), NoEmbeddings(), weights=(1, 0)),
-            answer_correctness(OfflineJudge(), HashingEmbeddings(), weights=(1, 0)),
-        ),
-    ):
-        assert planned(EDGES, metric) == paid(EDGES, real)
 
 
 # with a stopping rule, a batch API, an audit and a pilot

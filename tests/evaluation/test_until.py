@@ -205,16 +205,6 @@ def test_a_gate_that_only_all_samples_decide_is_decided_by_them_and_passes_at_it
     assert report.left_out == []
 
 
-def test_decisions_are_kept_in_the_file_of_the_report(tmp_path):
-    path = tmp_path / "report.jsonl"
-    report = evaluate(samples(), value, until=Decided({"value": 0.5}), out=path, progress=False)
-    assert Report.load(path) == report
-    assert Report.load(path).decisions == report.decisions
-    copy = tmp_path / "copy.jsonl"
-    report.to_jsonl(copy)
-    assert Report.load(copy).decisions == report.decisions
-
-
 @each(
     ("make", "message"),
     [
