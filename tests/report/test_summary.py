@@ -114,6 +114,7 @@ def test_an_aspect_leaves_out_metrics_of_another_range_but_names_those_without_a
     grade = scored(4.0, "grade", range=(1, 5))
     summary = report_of([scored(0.5), grade, scored(0.0, "half", range=(0, 2)), failed("lost")]).summary()
     assert (summary.aspects["grounding"].mean, summary.aspects["grounding"].metrics) == (0.5, ["faithfulness", "lost"])
+    assert str(summary["lost"]) == "lost no score (0 scored, 0 unscored, 1 failed; 0 calls)"
 
 
 def test_money_has_a_column_only_if_it_is_known():

@@ -45,7 +45,8 @@ def test_a_unit_is_a_conversation_else_a_tree_else_the_repeats_of_a_question(giv
 
 def test_another_cluster_replaces_the_rule():
     given = with_metadata({"conversation": "a", "page": 1}, {"conversation": "a", "page": 2}, {"page": 2}, {})
-    assert Units(given, "page").groups() == [0, 1, 1, 2]
+    pages = Units(given, "page")
+    assert (pages.groups(), pages.kind(range(4))) == ([0, 1, 1, 2], "cluster")
     assert Units(given, lambda sample: sample.id).groups() == [0, 1, 2, 3]
     with pytest.raises(ConfigError, match="no sample has a value for 'chapter'"):
         Units(given, "chapter").groups()
