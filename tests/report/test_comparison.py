@@ -300,23 +300,6 @@ def test_a_requirement_of_no_worse_needs_a_margin_and_does_not_accept_what_is_no
     few.compare(few, 0.02).check()
 
 
-# Clusters
-
-
-def test_questions_of_one_document_count_as_one():
-    def report(numbers):
-        return Report([row(n, scored(v), metadata={"document": n // 5}) for n, v in enumerate(numbers)])
-
-    here, there = report([1.0] * 20 + [0.0] * 5), report([0.0] * 20 + [1.0] * 5)
-    alone, tied = here.compare(there)["faithfulness"], here.compare(there, cluster="metadata.document")["faithfulness"]
-    assert (alone.verdict, tied.verdict) == ("better", "too few pairs")
-    assert (tied.clusters, tied.pairs, alone.clusters) == (5, 25, None)
-    assert tied.low < alone.low
-    assert "25 pairs in 5 clusters" in str(tied)
-    with pytest.raises(ConfigError, match=r"no sample has a value for 'metadata\.doc'"):
-        here.compare(there, cluster="metadata.doc")
-
-
 # Instruments
 
 

@@ -8,7 +8,7 @@ from helpers.reports import failed, row, scored
 from helpers.stored import assert_stored, described, plain
 
 from langchain_rageval import ConfigError, Report
-from langchain_rageval.statistics import holm, paired_difference
+from langchain_rageval.statistics import paired_difference
 
 
 def tree_row(place, tree, evolution, *scores):
@@ -39,19 +39,6 @@ def test_differences_are_paired_within_trees():
     assert found.trees == 8
     noise = found["reasoning"]["noise_sensitivity"]
     assert (noise.difference, noise.verdict) == (pytest.approx(0.5), "worse")
-
-
-def test_p_values_are_adjusted_over_evolutions_and_metrics():
-    found = forest().by_evolution()
-    metrics = [metric for comparison in found.values() for metric in comparison.values()]
-    assert [metric.p_value for metric in metrics] == holm([metric.p_unadjusted for metric in metrics])
-
-
-def test_pairs_without_a_score_are_left_out_and_few_trees_decide_nothing():
-    rows = list(forest(trees=6).rows)
-    rows[1] = tree_row(1, "tree-0", "reasoning", failed())
-    metric = Report(rows).by_evolution()["reasoning"]["faithfulness"]
-    assert (metric.clusters, metric.lost, metric.verdict) == (5, 1, "too few pairs")
 
 
 def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():

@@ -45,13 +45,6 @@ def test_every_row_has_the_same_chance():
     assert max(times.values()) < 195  # 140 on average, five deviations
 
 
-def test_the_draw_is_the_same_each_time_and_in_the_order_of_the_report():
-    drawn = HUNDRED.to_label(10)
-    assert drawn.rows == HUNDRED.to_label(10).rows
-    assert drawn.rows != HUNDRED.to_label(10, seed=1).rows
-    assert [row.index for row in drawn] == sorted(row.index for row in drawn)
-
-
 def test_of_more_than_there_are_all_are_drawn_once_and_those_without_a_score_never():
     report = report_of(scored(1.0), unscored(), failed(), scored(0.5))
     sheet = report.to_label(10)

@@ -82,9 +82,6 @@ def test_a_frame_has_a_line_for_each_sample_and_says_why_there_is_no_value():
     assert len(report_of().to_pandas()) == 0
 
 
-# What it looks like
-
-
 # Notes
 
 

@@ -225,17 +225,6 @@ def test_rescored_twice_is_rescored_once():
 # By whose findings
 
 
-def test_similarity_can_be_had_from_correctness():
-    report = scores_of(ONE_REFERENCE[:1], answer_correctness(OfflineJudge(), EMBEDDINGS))
-    rescored = report.rescore(answer_similarity(EMBEDDINGS, threshold=0.2))
-    found = rescored.rows[0].scores["answer_similarity"]
-    assert found.value == 1.0
-    assert (
-        told(rescored)[0]["answer_similarity"]
-        == (told(scores_of(ONE_REFERENCE[:1], answer_similarity(EMBEDDINGS, threshold=0.2)))[0]["answer_similarity"])
-    )
-
-
 def test_two_that_would_do_are_as_good_as_one_if_they_agree_in_every_row():
     same, other = Sample(**{**FULL, "id": "same", "answer": FULL["references"][0]}), RICH[1]
     both = [answer_similarity(EMBEDDINGS), answer_similarity(WORDS, name="by_words")]

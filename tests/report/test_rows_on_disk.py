@@ -276,23 +276,6 @@ def test_control_c_gives_the_rows_that_were_finished(out):
     assert any("interrupted" in note for note in report.notes)
 
 
-def test_an_interrupt_keeps_the_finished_scores_of_unfinished_samples(out):
-    over = threading.Event()
-
-    def second(sample):
-        if sample.id == "q-1":
-            raise KeyboardInterrupt
-        over.wait(PATIENCE)
-        return Score(metric="second", aspect="answer", value=1.0)
-
-    metrics = [own(name="first").with_config(run_name="first"), RunnableLambda(second, name="second")]
-    report = evaluate(many(2), metrics, progress=False, out=out, max_concurrency=1)  # two workers, of which one waits
-    over.set()
-    assert not report.complete
-    assert [list(row.scores) for row in report.rows] == [["first"], ["first"]]
-    assert Report.load(out) == report
-
-
 def test_an_interrupt_before_anything_is_finished_leaves_the_older_report(out, tmp_path):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
 

@@ -57,9 +57,6 @@ def test_abstained_counts_the_answers_without_facts(scores, abstained):
     assert report_of(*scores).summary()["faithfulness"].abstained == abstained
 
 
-# Cost
-
-
 # Several metrics
 
 

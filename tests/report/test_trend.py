@@ -1,4 +1,4 @@
-"""Trends: periods, alarms, a shift of the mix, and what is refused."""
+"""Trends: alarms, changes of a mean, days and hours, and what is refused."""
 
 import random
 from datetime import UTC, datetime, timedelta, timezone
@@ -69,21 +69,6 @@ def test_an_alarm_ends_with_since():
         trend(rows, BASELINE, since="yesterday")
 
 
-def test_the_turns_of_a_conversation_count_as_one_sample():
-    single = stream([0.9] * 10 + [0.6] * 10)
-    chats = Report([one.model_copy(update={"sample": turn}) for one in single.rows for turn in turns_of(one.sample)])
-    expected, found = trend(single, BASELINE).alarms["faithfulness"], trend(chats, BASELINE).alarms["faithfulness"]
-    assert found == expected
-    clustered, alone = (trend(one)["2026-11-02"]["faithfulness"] for one in (chats, single))
-    assert (clustered.low, clustered.high) == pytest.approx((alone.low, alone.high), abs=0.01)
-
-
-def turns_of(sample, count=3):
-    """Return a conversation that consists of copies of a sample."""
-    metadata = {"conversation": sample.id}
-    return [sample.model_copy(update={"id": f"{sample.id}:{n}", "metadata": metadata}) for n in range(count)]
-
-
 @each(("low", "width", "bounds"), [(1, 4, (1, 5)), (0, 10, None), (0, 1, (None, None))])
 def test_an_alarm_does_not_depend_on_the_scale_of_the_values(low, width, bounds):
     """Without a range, the scale is that from 0 to the greatest value, or to 1."""
@@ -108,26 +93,6 @@ def test_rows_and_baselines_without_values_leave_dashes():
     assert (chart["base"], chart["alarm"], len(chart["points"])) == (None, None, 1)
     with pytest.raises(ConfigError, match="the baseline has too few scores to watch faithfulness"):
         found.check()
-
-
-def mixed(easy, seed, days=10):
-    """Return a run of easy and hard questions, which score 0.95 and 0.55."""
-    rng, rows = random.Random(seed), []
-    for number in range(60 * days):
-        topic = "easy" if rng.random() < easy else "hard"
-        value = scored(float(rng.random() < {"easy": 0.95, "hard": 0.55}[topic]))
-        fields = {"question": f"Q{number}?", "time": START + timedelta(minutes=20 * number)}
-        rows.append(row(number, value, id=f"{seed}-{number}", metadata={"topic": topic}, **fields))
-    return Report(rows)
-
-
-def test_a_shift_of_the_mix_is_named_and_is_no_drift_if_adjusted_for():
-    baseline, live = mixed(0.8, 1), mixed(0.2, 2)
-    plain = trend(live, baseline)
-    assert list(plain.alarms) == ["faithfulness"]
-    (note,) = plain.notes
-    assert note.startswith("The questions differ from those of the baseline: metadata.topic: ")
-    assert trend(live, baseline, adjust="metadata.topic").alarms == {}
 
 
 def test_days_are_those_of_utc_whatever_zone_a_row_has():

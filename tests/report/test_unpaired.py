@@ -75,21 +75,6 @@ def test_a_shift_of_the_mix_is_named_and_reweighting_undoes_it():
     assert equal.notes == ["Both runs are compared at the baseline's shares of metadata.topic."]
 
 
-def test_languages_and_lengths_are_properties():
-    russian = [row(n, scored(1.0), id=f"r{n}", question=f"Когда закрывается касса номер {n}?") for n in range(50)]
-    english = [row(n, scored(1.0), id=f"e{n}", question=f"When? {n}") for n in range(50)]
-    shifts = mix_shifts(russian, english)
-    assert {shift.by for shift in shifts} == {"language", "length of the question"}
-    assert shifts[0].distance == 1.0
-    assert mix_shifts(russian, russian) == []
-    assert mix_shifts([], english) == []
-    own, its = (
-        [row(n, scored(1.0), id=f"{n}", question="When?", metadata={"topic": topic}) for n, topic in enumerate(topics)]
-        for topics in ("a" * 15 + "c" * 35, "a" * 20 + "b" * 20 + "c" * 10)
-    )
-    assert [[*shift.shares] for shift in mix_shifts(own, its)] == [["c", "b", "a"]]
-
-
 def tagged(prefix, metadata, tags=None, questions=None):
     """Return rows with these metadata, tags and questions, one for each."""
     rows = [
