@@ -194,6 +194,8 @@ def test_a_report_of_an_earlier_version_keeps_it_when_it_is_written_again(tmp_pa
 def test_all_that_is_known_about_a_run_comes_back(tmp_path):
     report = Report(
         report_of(scored(1.0)).rows,
+        ["a\nb"],
+        complete=False,
         left_out=[(1, "m")],
         decisions={"m": Decision("passed", 0.8, 1.0, 30, 0.05, "at least 0.8", "low")},
         unreadable=3,
