@@ -11,7 +11,6 @@ import pytest
 from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork
 
 from langchain_rageval._internal.cached import PerProcess, cached_property, locked_cache
-from langchain_rageval.prompts.promptset import Prompt
 
 
 class Slow:
@@ -50,28 +49,6 @@ def test_one_instance_does_not_wait_for_another():
     thread.join(PATIENCE)
     assert not other.is_alive()
     assert quick.computed == slow.computed == 1
-
-
-def test_an_error_is_not_kept():
-    class Failing:
-        tries = 0
-
-        @cached_property
-        def value(self):
-            self.tries += 1
-            raise ValueError(self.tries)
-
-    failing = Failing()
-    for tried in (1, 2):
-        with pytest.raises(ValueError, match=str(tried)):
-            failing.value  # noqa: B018
-
-
-def test_a_pydantic_model_takes_it_for_no_field():
-    prompt = Prompt(instruction="Split.")
-    assert set(Prompt.model_fields) == {"instruction", "examples"}
-    assert prompt.fingerprint == Prompt(instruction="Split.").fingerprint
-    assert prompt.model_dump() == {"instruction": "Split.", "examples": []}
 
 
 def test_concurrent_threads_compute_each_key_once():

@@ -433,14 +433,10 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
     "a graph whose state is a dataclass": (chat_of_record, lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
-    "an entrypoint that saves messages": (
-        lambda: previous_turns(convert_to_messages),
-        lambda: lambda question: question,
-        "thread_id",
-    ),
+    "an entrypoint that saves messages": (lambda: previous_turns(convert_to_messages), lambda: str, "thread_id"),
     "an entrypoint that saves a mapping": (
         lambda: previous_turns(lambda messages: {"messages": messages}),
-        lambda: lambda question: question,
+        lambda: str,
         "thread_id",
     ),
     "messages of the caller": (lambda: lines(WITH_HISTORY), lambda: sent(HumanMessage, AIMessage), "thread_id"),

@@ -56,62 +56,38 @@ class TestFixturesOfAModule(MetricTests):
         assert sample["question"] == fields["question"] == "Where is Munich?"
 
 
-class Shuffled(Metric):
-    """Returns the scores of a batch in another order."""
-
-    def batch(self, inputs: Any, config: Any = None, **options: Any) -> Any:
-        return super().batch(inputs, config, **options)[::-1]
+def broken(**members: Any) -> type[Metric]:
+    """Return a class of metrics that has other members."""
+    return type("Broken", (Metric,), members)
 
 
 def around(before: Any = lambda metric, given: None, after: Any = lambda score: score) -> type[Metric]:
     """Return a metric that does something before it scores a sample, and changes its score."""
 
-    class Broken(Metric):
-        def _do(self, input: Any, config: Any) -> Score:
-            before(self, input)
-            return after(super()._do(input, config))
+    def _do(self: Metric, input: Any, config: Any) -> Score:
+        before(self, input)
+        return after(Metric._do(self, input, config))
 
-    return Broken
+    return broken(_do=_do)
 
 
 calls = count()
 
 
-class Sluggish(Metric):
-    """Returns another value asynchronously than synchronously."""
-
-    async def _ado(self, input: Any, config: Any) -> Score:
-        return (await super()._ado(input, config)).model_copy(update={"value": 0.25})
+async def another_value(self: Metric, input: Any, config: Any) -> Score:
+    return (await Metric._ado(self, input, config)).model_copy(update={"value": 0.25})
 
 
 def call_first(metric: Metric, given: Any) -> None:
     sequential_steps(metric)[0].invoke({"sample": Sample.parse(given).model_copy(update={"answer": "x."})})
 
 
-class Fickle(Metric):
-    """Returns another instrument on each access."""
-
-    @property
-    def instrument(self) -> str:
-        return f"instrument {next(calls)}"
-
-
-class Mistaken(Metric):
-    """Returns feedback with another number than the score."""
-
-    def __call__(self, **given: Any) -> Any:
-        return {**super().__call__(**given), "score": 0.99}  # type: ignore[dict-item]
-
-
-class Bare(Metric):
-    """Is its own graph node and returns the bare score."""
-
-    def as_node(self, key: str | None = None) -> Any:
-        return self
-
-
 BROKEN = {
-    "another order": (Shuffled, "test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest", "batch"),
+    "another order": (
+        broken(batch=lambda self, *given, **options: Metric.batch(self, *given, **options)[::-1]),
+        "test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest",
+        "batch",
+    ),
     "another reason each time": (
         around(after=lambda score: score.model_copy(update={"reason": f"call {next(calls)}"})),
         "test_nothing_is_kept_between_calls",
@@ -126,9 +102,12 @@ BROKEN = {
         "test_hostile_content_stays_data",
         "{question} {{0}} {",
     ),
-    "another value in async": (Sluggish, "test_every_way_of_calling_gives_the_same_score"),
+    "another value in async": (broken(_ado=another_value), "test_every_way_of_calling_gives_the_same_score"),
     "a call before the check": (around(call_first), "test_a_missing_field_raises_before_any_call_and_says_what_to_do"),
-    "another instrument each time": (Fickle, "test_it_tells_its_name_aspect_direction_and_fields"),
+    "another instrument each time": (
+        broken(instrument=property(lambda self: f"instrument {next(calls)}")),
+        "test_it_tells_its_name_aspect_direction_and_fields",
+    ),
     "a changed sample": (
         around(lambda _, given: given.update(answer="changed")),
         "test_the_users_sample_is_not_changed",
@@ -137,8 +116,14 @@ BROKEN = {
         around(after=lambda score: score.model_copy(update={"reason": ""})),
         "test_its_score_is_a_number_with_a_reason_and_survives_being_written",
     ),
-    "other feedback": (Mistaken, "test_feedback_is_the_same_through_openevals_and_langsmith"),
-    "a bare score of a node": (Bare, "test_a_node_writes_under_the_key_it_was_given"),
+    "other feedback": (
+        broken(__call__=lambda self, **given: {**Metric.__call__(self, **given), "score": 0.99}),
+        "test_feedback_is_the_same_through_openevals_and_langsmith",
+    ),
+    "a bare score of a node": (
+        broken(as_node=lambda self, key=None: self),
+        "test_a_node_writes_under_the_key_it_was_given",
+    ),
 }
 """Class of a broken metric, the test that it fails, and further arguments of the test."""
 

@@ -96,11 +96,6 @@ def test_own_items_are_read_from_json_lines_and_yaml(tmp_path, suffix):
         load_items(file)
 
 
-def test_a_language_without_items_is_refused():
-    with pytest.raises(ConfigError, match="labelled items come in en, ru, got language='tlh'"):
-        labelled_items("tlh")
-
-
 @pytest.mark.parametrize("step", [step for step, examination in EXAMINATIONS.items() if examination.reverse])
 def test_labels_follow_their_chunks_and_statements_into_reverse_order(step):
     for item in items(step):

@@ -49,6 +49,11 @@ def qualified(judge, embeddings=None, language="en", **options):
     return qualify_judge(judge, embeddings, language, progress=False, **{"retry": RetryPolicy(attempts=1), **options})
 
 
+def changing(change):
+    """Return a judge that replies what a function of the right reply and the request returns."""
+    return answering(lambda messages: json.dumps(change(answer(human_of(messages)), human_of(messages))))
+
+
 def graded(judge, **options):
     """Return the qualification of a judge by the items of `grade_contexts` alone, once each."""
     return qualified(judge, **{"items": items_of("grade_contexts"), "repeats": 1, **options})
@@ -140,15 +145,11 @@ def test_position_bias_and_length_bias_are_measured():
     items, padding = items_of("grade_contexts", half="plain"), "The pool lends out towels."
     items = [item.model_copy(update={"padding": padding}) for item in items]
 
-    def judge(change):
-        def reply(messages):
-            human = human_of(messages)
-            made = answer(human)
-            for verdict in made["verdicts"]:
-                verdict["useful"] = change(verdict, human)
-            return json.dumps(made)
+    def judge(is_useful):
+        def useful(made, human):
+            return {"verdicts": [one | {"useful": is_useful(one, human)} for one in made["verdicts"]]}
 
-        return qualified(answering(reply), items=items, repeats=1)
+        return qualified(changing(useful), items=items, repeats=1)
 
     vain = judge(lambda verdict, _human: verdict["context"] == 1)
     step = vain.steps["grade_contexts"]
@@ -161,13 +162,6 @@ def test_position_bias_and_length_bias_are_measured():
 
 
 def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
-    def judge(change):
-        def changed(messages):
-            made = answer(human_of(messages))
-            return json.dumps({**made, "statements": change(made["statements"])})
-
-        return answering(changed)
-
     changes = {
         "facts, numbers made up": lambda statements: [*statements, "In 4711."] if statements else [],
         "facts, numbers lost": lambda statements: ["Something."] if statements else [],
@@ -176,7 +170,8 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     items = items_of("extract_statements", half="plain")
     facts = sum(item.labels[0].accepted == ("facts",) for item in items)
     for name, change in changes.items():
-        said = qualified(judge(change), items=items, repeats=1).steps["extract_statements"].verdicts
+        judge = changing(lambda made, _human, change=change: {"statements": change(made["statements"])})
+        said = qualified(judge, items=items, repeats=1).steps["extract_statements"].verdicts
         assert said[name] > facts / 2
         assert sum(count for verdict, count in said.items() if verdict.startswith("facts")) == facts
 
@@ -269,7 +264,7 @@ LAYOUTS = "layouts must be a list of contexts_first, instruction_first, shared_i
 @each(
     ("options", "told"),
     [
-        ({"language": "zh"}, "labelled items come in en, ru"),
+        ({"language": "zh"}, "labelled items come in en, ru, got language='zh'"),
         ({"repeats": 0}, "repeats must be a whole number of at least 1"),
         ({"max_concurrency": True}, "max_concurrency must be a whole number of at least 1"),
         ({"timeout": 0}, "timeout must be a number of seconds"),

@@ -55,10 +55,6 @@ def test_variants_are_compared_with_the_first_repeat():
     assert found.right.of == 2
 
 
-def test_the_constant_answer_may_be_any_accepted_verdict():
-    assert statistics(result("supported", "absent", "absent")).constant == 0.5
-
-
 def test_only_citations_of_right_verdicts_count():
     found = statistics(result("supported", "absent", "absent", cites=("2.1", "1.1", "2.4", "21.1")))
     assert found.citations.precision.value == 0.5

@@ -117,7 +117,7 @@ class VendorServer(Loopback):
             rung, title = "json_schema", wanted["schema"].get("title")
         elif body.get("tools"):
             rung, title = "function_calling", body["tools"][0]["name"]
-        data, text = self.answer(rung, title or _only_title(body), _human(body["messages"]))
+        data, text = self.answer(rung, title, _human(body["messages"]))
         content: dict[str, Any] = {"type": "text", "text": text}
         if rung == "function_calling":
             content = {"type": "tool_use", "id": "toolu_1", "name": title, "input": data}
@@ -160,9 +160,3 @@ class VendorServer(Loopback):
 def _human(messages: list[dict[str, Any]]) -> str:
     content = next(message["content"] for message in messages if message["role"] == "user")
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-
-
-def _only_title(body: dict[str, Any]) -> str | None:
-    """Return the title that a schema of Anthropic lacks, from its only property's schema."""
-    schema = ((body.get("output_config") or {}).get("format") or {}).get("schema") or {}
-    return schema.get("title")
