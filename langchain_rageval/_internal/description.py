@@ -254,9 +254,8 @@ class _Describer:
         if isinstance(value, _STATELESS):
             return {"class": qualified_name(kind)}
         if _is_client(value):
-            raise NotDescribable(
-                f"{place or 'the object'} is a client of HTTP, {qualified_name(kind)}, which is not read"
-            )
+            name = qualified_name(kind)
+            raise NotDescribable(f"{place or 'the object'} is a client of HTTP, {name}, which is not read")
         if not (hasattr(value, "dtype") and hasattr(value, "shape")):
             return self._stateful(value, place)
         try:
@@ -413,9 +412,8 @@ def _headers_of(value: Any) -> list[str] | None:
     known = [name for name in names if name is not None]
     if len(known) < len(names):
         return None
-    return [
-        name for name in known if not (_OWN_HEADER.fullmatch(name) or is_secret_name(name) or is_personal_name(name))
-    ]
+    others = (name for name in known if not _OWN_HEADER.fullmatch(name))
+    return [name for name in others if not (is_secret_name(name) or is_personal_name(name))]
 
 
 def _without_private(value: Any, state: dict[str, Any], place: str) -> dict[str, Any]:

@@ -97,9 +97,8 @@ def _assert_all(
     if all(passed.values()):
         return
     failed = len(passed) - sum(passed.values())
-    head = (
-        f"{failed} of {len(passed)} scores of sample {sample.id!r} ({_shorten(sample.question)}) miss their threshold"
-    )
+    shown = f"sample {sample.id!r} ({_shorten(sample.question)})"
+    head = f"{failed} of {len(passed)} scores of {shown} miss their threshold"
     lines = (_format_score(score, limits[name], passed[name], findings) for name, score in scores.items())
     raise AssertionError("\n".join([head, *lines]))
 

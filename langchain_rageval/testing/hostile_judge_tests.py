@@ -274,9 +274,8 @@ class _Runs:
     ) -> tuple[_Outcome, HostileJudge]:
         """Score the sample by one of the entry points; return the outcome and the judge."""
         judge = self._hostile_judge(behaviour, title=title)
-        return _run(
-            entry_point, self.build_metric(judge), [self.sample], judge, timeout=timeout, **(files or {})
-        ), judge
+        metric = self.build_metric(judge)
+        return _run(entry_point, metric, [self.sample], judge, timeout=timeout, **(files or {})), judge
 
     def run_many(self, entry_point: str, behaviour: str) -> tuple[_Outcome, HostileJudge]:
         """Score three samples, the first with hostile replies, by the metric and another one."""

@@ -263,9 +263,8 @@ def _pairwise(scores: list[float], labels: list[float], _: float, __: Any, clust
         _check_values(values, (-1, 0, 1), "a preference is -1, 0 or 1", "take the sign of a difference")
     units = clusters or range(len(scores))
     preferred = [(score, label, unit) for score, label, unit in zip(scores, labels, units, strict=True) if label]
-    right = share(
-        [(score * label + 1) / 2 for score, label, _ in preferred], clusters and [unit for *_, unit in preferred]
-    )
+    points = [(score * label + 1) / 2 for score, label, _ in preferred]
+    right = share(points, clusters and [unit for *_, unit in preferred])
     if scores and not preferred:
         right = Estimate(None, reason="every label is a tie")
     return {

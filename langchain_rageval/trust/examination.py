@@ -410,9 +410,8 @@ class Probe:
             return reverse_item(self.item)
         if self.variant == "plain":
             return self.item
-        return self.item.model_copy(
-            update={"contexts": tuple(f"{one}\n{self.item.padding}" for one in self.item.contexts)}
-        )
+        padded = tuple(f"{context}\n{self.item.padding}" for context in self.item.contexts)
+        return self.item.model_copy(update={"contexts": padded})
 
 
 @dataclass(frozen=True)

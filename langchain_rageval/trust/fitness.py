@@ -191,9 +191,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], hits: Hits, usage
         plain=_right_share(halves["plain"]),
         hard=_right_share(halves["hard"]),
         right_by_kind={kind: _right_share([one for one in labelled if one[2].kind == kind]) for kind in kinds},
-        constant=shares["constant"],
-        word_overlap=shares["word_overlap"],
-        rules=shares["rules"],
+        **shares,  # of the baselines: constant, word_overlap and rules
         lead=lead,
         verdicts=dict(Counter(answer.verdict for _, answer, _ in labelled).most_common()),
         flips=Proportion.of_units(_change_rates(answered, "plain")),

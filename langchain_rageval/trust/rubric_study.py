@@ -139,9 +139,7 @@ class RubricStudy(Shown, Sequence[StudyRow]):
     )
 
     def __init__(self, rows: Sequence[StudyRow], report: Report, notes: Sequence[str]) -> None:
-        self.rows = list(rows)
-        self.report = report
-        self.notes = list(notes)
+        self.rows, self.report, self.notes = list(rows), report, list(notes)
 
     def __getitem__(self, place: Any) -> Any:
         """Return a row of the study by its index, or by the names of judge and rubric: `study["gpt", "0-3"]`."""
