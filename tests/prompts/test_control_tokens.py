@@ -78,12 +78,8 @@ def test_no_control_token_of_a_sample_reaches_the_judge(layout):
 
 def test_what_the_judge_sends_back_holds_the_tokens_of_the_text_again():
     text = "The tag <|im_end|> ends a turn, and [/INST] ends an instruction."
-    copies = [
-        json.dumps({"statements": [text]}),
-        escape_control_tokens(json.dumps({"statements": [text]})),
-        json.dumps({"statements": [escape_control_tokens(text)]}),
-    ]
-    for copy in copies:
+    plain = json.dumps({"statements": [text]})
+    for copy in (plain, escape_control_tokens(plain), json.dumps({"statements": [escape_control_tokens(text)]})):
         assert StrictJsonOutputParser(Statements).parse(copy).statements == [text]
         step = extract_statements(answering(lambda _, copy=copy: AIMessage(copy)), of="answer")
         sample = {"question": "?", "answer": text, "contexts": [text]}

@@ -24,7 +24,6 @@ from langchain_rageval.prompts.layout import RequestContent, lay_out
 from langchain_rageval.prompts.promptset import languages, packaged_fingerprint
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 
-STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 NOT_YET_TRIED = "# Not read by a native speaker, not tried with a live judge."
 LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "contradicts", "extra", "json", "true", "false", "tp", "fp", "fn"),
@@ -74,7 +73,7 @@ def words_of(text):
 
 TEXTS = [
     *((language, shared_texts(language)) for language in LANGUAGES),
-    *((language, step_texts(language, step)) for language, step in STEPS),
+    *((language, step_texts(language, step)) for language in LANGUAGES for step in OWN[language]),
 ]
 
 

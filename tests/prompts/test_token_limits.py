@@ -17,7 +17,6 @@ from langchain_rageval.prompts.layout import RequestContent, lay_out
 
 pytestmark = pytest.mark.gate
 MOST_TOKENS = {"en": 600, "it": 740, "ko": 1020, "ru": 800, "zh": 780}
-STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 
 
 @pytest.fixture(scope="module", params=["o200k_base"])
@@ -42,7 +41,7 @@ def instruction_and_examples(language, step):
     return human.partition(f"\n\n{prompts.common.labels['input']}\n")[0]
 
 
-@each(("language", "step"), STEPS)
+@each(("language", "step"), [(language, step) for language in LANGUAGES for step in OWN[language]])
 def test_an_instruction_and_its_examples_stay_within_the_token_limit_of_their_language(language, step, encoding):
     assert len(encoding.encode(instruction_and_examples(language, step))) <= MOST_TOKENS[language]
 

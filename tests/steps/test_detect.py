@@ -4,7 +4,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import abstains, answerable, answering, critique, human_of, scripted
 
-from langchain_rageval import ConfigError, Judge, PromptSet, Sample
+from langchain_rageval import ConfigError, Finding, Judge, PromptSet, Sample
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.promptset import Common
 from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
@@ -24,8 +24,7 @@ def test_the_judge_reads_question_answer_aspect_definition_and_the_contexts():
     (finding,) = found(judge)
     assert judge.inputs == [{"question": "How?", "answer": "Like so.", "aspect": "tone", "definition": "It is polite."}]
     assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n")
-    assert (finding.kind, finding.number, finding.text) == ("aspect", 1, "tone")
-    assert (finding.verdict, finding.reason, finding.cites) == ("yes", "Thanks.", [])
+    assert finding == Finding(kind="aspect", number=1, text="tone", verdict="yes", reason="Thanks.")
 
 
 @each("contexts", [None, [], [""], [" ", "\n"]])
@@ -72,8 +71,7 @@ def test_the_judge_reads_question_and_answer():
     judge = scripted(abstains(False, "It tells how."))
     (finding,) = found_of_detect_abstention(judge)
     assert judge.inputs == [{"question": "How?", "answer": "Like so."}]
-    assert (finding.kind, finding.number, finding.text) == ("criterion", 1, "the answer")
-    assert (finding.verdict, finding.reason) == ("answers", "It tells how.")
+    assert finding == Finding(kind="criterion", number=1, text="the answer", verdict="answers", reason="It tells how.")
 
 
 @pytest.mark.parametrize("answer", ["", " \n"])
@@ -103,8 +101,7 @@ def test_the_judge_reads_the_question_and_the_contexts_but_not_the_answer():
     assert judge.inputs == [{"question": "How?"}]
     assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n")
     assert "Like so." not in human_of(judge.asked[0])
-    assert (finding.kind, finding.number, finding.text) == ("criterion", 2, "the contexts")
-    assert (finding.verdict, finding.reason) == ("answer", "1.1 tells.")
+    assert finding == Finding(kind="criterion", number=2, text="the contexts", verdict="answer", reason="1.1 tells.")
 
 
 def test_one_window_that_answers_is_enough():

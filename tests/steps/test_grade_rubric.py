@@ -24,11 +24,6 @@ def found(judge, sample=SAMPLE, **options):
     return [(finding.text, finding.verdict) for finding in findings if finding.kind == "criterion"]
 
 
-def asked_for(model):
-    """The criteria of every call."""
-    return [[criterion["criterion"] for criterion in inputs["criteria"]] for inputs in model.inputs]
-
-
 def test_the_judge_reads_question_answer_reference_and_criteria_beside_the_contexts():
     model = scripted(ALL)
     step(model).invoke({"sample": SAMPLE})
@@ -65,7 +60,7 @@ DOUBLED = RubricGrades(grades=[*ALL.grades, *graded(correctness=3, readability=0
 def test_conflicting_doubles_and_grades_off_the_scale_are_asked_for_alone_and_equal_ones_collapse(first):
     model = scripted(first, graded(readability=2))
     assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "2")]
-    assert asked_for(model)[1] == ["readability"]
+    assert [criterion["criterion"] for criterion in model.inputs[1]["criteria"]] == ["readability"]
 
 
 def test_unknown_criteria_are_dropped_and_a_name_may_begin_with_a_capital():

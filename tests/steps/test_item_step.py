@@ -191,10 +191,6 @@ def asked_about(request):
     return [line.partition(" ")[2] for line in lines[1::2]]
 
 
-def texts_of(case):
-    return SAMPLE.contexts if case.items == "chunks" else [*"abc"]
-
-
 @every_case
 def test_the_majority_of_the_draws_or_of_a_jury_decides_and_the_agreement_is_told(name, case):
     strong, weak = case.labels
@@ -230,7 +226,7 @@ def test_a_judge_that_never_replies_as_asked_fails_after_its_attempts_with_its_l
 @every_listed_case
 def test_items_without_one_verdict_are_asked_about_again_alone_and_keep_their_own(name, case):
     strong, weak = case.labels
-    texts = texts_of(case)
+    texts = SAMPLE.contexts if case.items == "chunks" else [*"abc"]
     for first, again in (
         ([(2, strong), (9, strong)], [0, 2]),  # two items are missing, a number is unknown
         ([(3, strong), (2, weak), (2, strong), (1, weak), (1, weak)], [1]),  # one is judged twice, in two ways

@@ -4,7 +4,7 @@ import pytest
 from helpers.each import each, error_of
 from helpers.offline import own_metric
 from helpers.own.politeness import PROMPTS, Politeness
-from helpers.scripted import answering, human_of, scripted
+from helpers.scripted import Refusal, answering, human_of, scripted
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
 
@@ -18,26 +18,13 @@ STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First.
 
 
 def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
-    class Down(Exception):
-        """As a client might raise it."""
-
-    assert (
-        error_of(Down, JudgeStep(TONE, scripted(Down("no")), Politeness, name="tone").invoke, STATE).rageval_step
-        == "tone"
-    )
+    step = JudgeStep(TONE, scripted(Refusal()), Politeness, name="tone")
+    assert error_of(Refusal, step.invoke, STATE).rageval_step == "tone"
 
 
 def test_a_prompt_that_does_not_exist_is_refused_at_once():
     error = error_of(ConfigError, JudgeStep, "tone", scripted(), Politeness)
     assert str(error).startswith("no prompt for the step 'tone'; there are ")
-
-
-def test_lone_surrogates_in_any_input_reach_no_client():
-    judge = scripted(POLITE)
-    state = {"answer": "half \ud83d", "contexts": ["half \ud83d."], "more": {"\ud83d": ["\ud83d"]}}
-    JudgeStep(TONE, judge, Politeness).invoke(state)
-    human_of(judge.asked[0]).encode()
-    assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
 
 
 @each(

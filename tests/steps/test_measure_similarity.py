@@ -89,14 +89,6 @@ def test_vectors_of_different_lengths_are_an_error():
         similarities(Vectors({"a": [1, 2], "b": [1, 2, 3]}), "a", "b")
 
 
-def test_fewer_vectors_than_texts_are_an_error():
-    class Short(Vectors):
-        def embed_documents(self, texts):
-            return super().embed_documents(texts)[1:]
-
-    assert "0 vectors for 1 texts" in str(error_of(ModelOutputError, similarities, Short(PLANE), "east", "north"))
-
-
 def test_lone_surrogates_reach_no_model():
     vectors = Vectors(answer=lambda text: [1.0])
     assert similarities(vectors, "half \ud83d", "half \ud83e") == [1.0]

@@ -349,9 +349,6 @@ def test_without_one_the_report_names_the_step_whose_answers_are_invented():
 def test_a_dry_run_uses_the_offline_answer_in_place_of_any_judge():
     split = Step(Parts, prompts=ONE, reads=("answer",), offline=lambda inputs: Parts(parts=inputs["answer"].split()))
 
-    class Each(BaseModel):
-        good: bool
-
     class EachPart(type(rate(scripted()))):
         """Asks about each part."""
 
@@ -360,7 +357,7 @@ def test_a_dry_run_uses_the_offline_answer_in_place_of_any_judge():
                 state = yield from super().work(state)
             return state
 
-    fields = {"prompt": ONE, "answer": Each, "name": "each", "definition": Step(Each, prompts=ONE, reads=("answer",))}
+    fields = {"prompt": ONE, "answer": Politeness, "name": "politeness", "definition": rate}
     steps = split(scripted()) | EachPart(judge=Judge(scripted()), **fields)
     mine = Metric("mine", aspect="style", reads={"answer"}, steps=steps, reduce=len)
     planned = plan([SAMPLE], mine)

@@ -135,11 +135,9 @@ def test_a_language_that_cannot_be_meant_is_refused_before_any_call(given):
 
 
 @pytest.mark.parametrize("source", ["en", "ru"])
-def test_the_criteria_of_the_rubric_are_translated_and_keep_names_weights_and_grades(source, tmp_path):
-    drafted = translate_prompts(translating(), "de", source=source, directory=tmp_path / "de")
-    original = default_criteria()[source]
-    assert PromptSet.load(tmp_path / "de").criteria == drafted.criteria
-    for one, other in zip(drafted.criteria, original, strict=True):
+def test_the_criteria_of_the_rubric_are_translated_and_keep_names_weights_and_grades(source):
+    drafted = translate_prompts(translating(), "de", source=source)
+    for one, other in zip(drafted.criteria, default_criteria()[source], strict=True):
         assert (one.name, one.weight, list(one.grades)) == (other.name, other.weight, list(other.grades))
         assert MARK in one.description
         assert all(MARK in text for text in one.grades.values())

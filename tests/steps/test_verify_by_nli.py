@@ -16,14 +16,9 @@ from langchain_rageval.errors import ConfigError, ModelOutputError
 LABELS = ("contradiction", "entailment", "neutral")
 
 
-def reader(*texts):
-    """A judge that finds these statements, and verifies none."""
-    return answering(lambda _: statements(*texts))
-
-
 def scored(verifier, *texts, contexts=("Горит баня. Тонет дом.", "Всё цело.")):
     sample = {"question": QUESTION, "answer": " ".join(("Ответ.", *texts)), "contexts": list(contexts)}
-    return faithfulness(reader(*texts), verifier=verifier).invoke(sample)
+    return faithfulness(answering(lambda _: statements(*texts)), verifier=verifier).invoke(sample)
 
 
 def by_words(premise, statement):

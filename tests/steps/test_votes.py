@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, create_model
 
-from langchain_rageval import Judge
+from langchain_rageval import Finding, Judge
 from langchain_rageval.judge.judge import Voter
 from langchain_rageval.judge.probabilities import decided_fields
 from langchain_rageval.steps.votes import UNDECIDED, AnswerVotes, agreement_rates, majority
@@ -102,8 +102,7 @@ OTHER, THIRD = (Judge(type(name, (type(scripted()),), {})()) for name in ("Other
 )
 def test_the_rate_counts_the_most_frequent_vote_and_names_the_judges_that_disagree(votes, judges, rate, reason):
     (finding,) = told(*votes, judges=judges)
-    assert (finding.kind, finding.number, finding.text) == ("agreement", 4, "text")
-    assert (finding.verdict, finding.reason) == (rate, reason)
+    assert finding == Finding(kind="agreement", number=4, text="text", verdict=rate, reason=reason)
 
 
 class Aspect(BaseModel):
