@@ -190,20 +190,13 @@ def till(number, **changed):
 
 ALL = [till(number) for number in range(15)]
 PAGES = [one | {"answer": f"<html><body>{one['answer']}</body></html>"} for one in ALL]
-DESK = [one | {"answer": "По этому вопросу обратитесь, пожалуйста, в справочную на первом этаже."} for one in ALL]
 BOTH = ["--metrics", "faithfulness,context_recall"]
 STORIES = {
     "nothing changed": (ALL, ALL, BOTH, None),
-    "a question was removed": (ALL, ALL[1:], BOTH, "missing-samples"),
     "a question was reworded": (ALL, [till(0, question="Когда открыто?"), *ALL[1:]], BOTH, "reworded-samples"),
-    "a question was added": (ALL, [*ALL, till(0, id="Р", question="Где касса?")], BOTH, None),
-    "ids were renumbered": (ALL, [one | {"id": f"n-{n}"} for n, one in enumerate(ALL)], BOTH, None),
     "a metric is left out by name": (ALL, ALL, ["--metrics", "faithfulness"], None),
     "a metric is forgotten": (ALL, ALL, [], "missing-metric"),
-    "a metric is new": (ALL, ALL, ["--metrics", "faithfulness,context_recall,rouge"], None),
     "the assistant writes HTML": (PAGES, PAGES, BOTH, "html"),
-    "all are sent to the desk": (DESK, DESK, BOTH, "same-answer"),
-    "no document has the answer": (ALL, [till(0, answer="", metadata={"answerable": False}), *ALL[1:]], BOTH, None),
 }
 
 

@@ -16,7 +16,7 @@ from helpers.samples import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
 from helpers.servers.chat import Faults
 from helpers.waiting import PATIENCE, Connections, Pauses, until
 
-from langchain_rageval import OfflineJudge, Report, context_relevance, evaluate, load_samples
+from langchain_rageval import Report
 from langchain_rageval._version import __version__
 from langchain_rageval.metrics import ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
 from langchain_rageval.run.journal import Journal
@@ -402,10 +402,6 @@ def test_a_metric_is_added_to_a_report(rageval, written, tmp_path):
     assert [row.scores["faithfulness"] for row in after.rows] == [row.scores["faithfulness"] for row in before.rows]
     assert [[*row.scores] for row in after.rows] == [["faithfulness", "context_relevance"]] * 2
     assert after.instruments()["faithfulness"] == before.instruments()["faithfulness"]
-    alone = evaluate(load_samples(source), context_relevance(OfflineJudge()), progress=False)
-    assert [row.scores["context_relevance"].value for row in after.rows] == [
-        row.scores["context_relevance"].value for row in alone.rows
-    ]
 
 
 def test_each_turn_of_a_conversation_is_a_sample_on_request(rageval, written):

@@ -1,8 +1,5 @@
 """The demo and reports in a terminal of 80 columns."""
 
-import json
-from importlib.resources import files
-
 import pytest
 from helpers.each import each
 from helpers.reports import QUESTION, STANDALONE, judged_as, report, sample, score, turn_row
@@ -10,7 +7,7 @@ from helpers.screens import shown
 from rich.cells import cell_len
 
 from langchain_rageval import Report, Row
-from langchain_rageval.cli.demo import NEXT_COMMANDS, SHOWN
+from langchain_rageval.cli.demo import NEXT_COMMANDS
 from langchain_rageval.cli.main import build_parser
 from langchain_rageval.cli.report_view import warn_about_failures
 from langchain_rageval.data.schema import Failure
@@ -40,11 +37,6 @@ def test_the_demo_ends_with_the_two_commands_to_try_next(demo):
     assert ends == [f"{title} {command}" for title, command in NEXT_COMMANDS.items()]
     for command in NEXT_COMMANDS.values():
         assert callable(build_parser().parse_args(command.split()[1:]).run)
-
-
-def test_the_samples_that_the_demo_shows_are_bundled():
-    lines = (files("langchain_rageval.cli") / "demo_data" / "samples.jsonl").read_text(encoding="utf-8").splitlines()
-    assert {*SHOWN} <= {json.loads(line)["id"] for line in lines}
 
 
 @pytest.mark.gate

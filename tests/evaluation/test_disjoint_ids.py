@@ -4,7 +4,6 @@ import pytest
 from helpers.each import each
 from helpers.texts import corpus
 from helpers.writers import Writer
-from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
@@ -118,17 +117,6 @@ def test_a_retriever_with_its_own_ids_and_splitter_is_scored_as_by_hand():
     by_hand = [any(holds(text, row) for text in s.contexts) for s, row in zip(samples, testset, strict=True)]
     assert sum(by_hand) > 0
     assert mean(samples, recall_at(4, span_grader())) == pytest.approx(sum(by_hand) / len(by_hand))
-
-
-def test_the_user_s_own_chunks_are_compared_by_their_ids():
-    chunks = [Document(f"Отрывок номер {n} рассказывает о поле {n}.", id=f"c{n}") for n in range(8)]
-    testset = TestsetGenerator(
-        Writer().model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, splitter=False, progress=False
-    ).generate(chunks, size=4)
-    store = InMemoryVectorStore(HashingEmbeddings())
-    store.add_documents(chunks)
-    samples = testset.run(store.as_retriever(search_kwargs={"k": 8}), progress=False)
-    assert mean(samples, recall_at(8)) == 1.0
 
 
 def test_a_reranker_that_drops_every_relevant_chunk_scores_zero():

@@ -127,10 +127,6 @@ PROJECTS = {
         {"mypkg/__init__.py": "", "mypkg/scoring.py": "def rate(s): return {v}\n"},
         "import mypkg.scoring\n" + MINE.format(body="return mypkg.scoring.rate(sample)"),
     ),
-    "module of a module": (
-        {"one.py": "import two\ndef score(s): return two.rate(s)\n", "two.py": "def rate(s): return {v}\n"},
-        "import one\n" + MINE.format(body="return one.score(sample)"),
-    ),
     "relative import": (
         {
             "apps/__init__.py": "",

@@ -139,13 +139,9 @@ def test_a_function_before_the_steps_or_before_the_metric_is_part_of_what_is_fou
     def metric(number):
         change = RunnableLambda(lambda state: state if number else dict(state))
         plain = counting(constant(1.0))
-        return (
-            change | plain
-            if front
-            else plain.model_copy(update={}).__class__(
-                "mine", aspect="answer", reads={"answer"}, steps=change | plain.steps, reduce=plain.reduce
-            )
-        )
+        steps = change | plain.steps
+        within = Metric("mine", aspect="answer", reads={"answer"}, steps=steps, reduce=plain.reduce)
+        return change | plain if front else within
 
     reports = [evaluate(SAMPLES, metric(number), progress=False) for number in (1, 2)]
     with pytest.raises(ConfigError, match="closure number of RunnableLambda: 1 != 2"):
