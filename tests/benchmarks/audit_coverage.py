@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import RESULTS, show_or_write
+from table_in_document import RESULTS, show_or_write, statement_scores
 
 from langchain_rageval.statistics import prediction_powered_mean
 
 DOCUMENT = RESULTS / "audit_coverage.md"
-BEGIN, END = "<!-- table of tests/benchmarks/audit_coverage.py -->", "<!-- end of the table -->"
 SIZES = ((100, 10), (300, 30), (1_000, 100), (2_000, 400))
 RUNS = 2_000
 
@@ -44,20 +43,14 @@ class Cell:
     alone: float
 
 
-def statements(mean: float, rng: np.random.Generator, size: int) -> Floats:
-    """Draw scores like those of faithfulness: most are 1, the others shares of one to five statements."""
-    counts = rng.integers(1, 6, size=size)
-    return np.where(rng.random(size) < (mean - 0.4) / 0.6, 1.0, rng.binomial(counts, 0.4) / counts)
-
-
-def binary(mean: float, rng: np.random.Generator, size: int) -> Floats:
+def binary(rng: np.random.Generator, size: int, mean: float) -> Floats:
     """Draw scores of 0 and 1."""
     return (rng.random(size) < mean).astype(np.float64)
 
 
-STRONG: tuple[tuple[str, float, Callable[[float, np.random.Generator, int], Floats]], ...] = (
-    ("statements", 0.8, statements),
-    ("statements", 0.95, statements),
+STRONG: tuple[tuple[str, float, Callable[[np.random.Generator, int, float], Floats]], ...] = (
+    ("statements", 0.8, statement_scores),
+    ("statements", 0.95, statement_scores),
     ("binary", 0.5, binary),
     ("binary", 0.9, binary),
     ("binary", 0.97, binary),
@@ -91,7 +84,7 @@ def measure(size: int, audited: int, strong: int, cheap: str, runs: int = RUNS) 
     coverage = finite = 0
     width = alone = 0.0
     for _ in range(runs):
-        scores = draw(mean, rng, size)
+        scores = draw(rng, size, mean)
         guesses = CHEAP[cheap](rng, scores)
         found = prediction_powered_mean(
             scores[:audited].tolist(), guesses[:audited].tolist(), guesses[audited:].tolist()
@@ -127,7 +120,7 @@ def bias(mean: float, leniency: float, size: int, audited: int, runs: int) -> tu
     """
     rng, found = np.random.default_rng(16), []
     for _ in range(runs):
-        scores = binary(mean, rng, size)
+        scores = binary(rng, size, mean)
         cheap = np.where((scores == 0) & (rng.random(size) < leniency), 1.0, scores).tolist()
         found.append(prediction_powered_mean(scores[:audited].tolist(), cheap[:audited], cheap[audited:]).mean - mean)
     return float(np.mean(found)), 1.96 * float(np.std(found)) / runs**0.5
@@ -146,4 +139,4 @@ def bias_table(runs: int) -> Iterator[str]:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--bias"]:
         sys.exit(print("\n".join(bias_table(20_000))))
-    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="audits per cell")
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, runs=RUNS, of="audits per cell")

@@ -15,14 +15,13 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import RESULTS, show_or_write
+from table_in_document import RESULTS, show_or_write, statement_scores
 
 from langchain_rageval import Audit, Decided, OfflineJudge, Value, metric
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.evaluation.until import SequentialRun
 
 DOCUMENT = RESULTS / "decision_cost.md"
-BEGIN, END = "<!-- table of tests/benchmarks/decision_cost.py -->", "<!-- end of the table -->"
 
 SAMPLES = 1_000
 DISTANCE = 0.10
@@ -60,12 +59,6 @@ def faithful(sample: Sample) -> Value:
     return Value(1.0)
 
 
-def strong_scores(rng: np.random.Generator, mean: float = 0.8) -> Floats:
-    """Draw the strong judge's scores, like those of faithfulness."""
-    counts = rng.integers(1, 6, size=SAMPLES)
-    return np.where(rng.random(SAMPLES) < (mean - 0.4) / 0.6, 1.0, rng.binomial(counts, 0.4) / counts)
-
-
 def cheap_scores(rng: np.random.Generator, scores: Floats) -> Floats:
     """Draw the scores of a lenient cheap judge: 1 where it does not see what is wrong."""
     return np.where(rng.random(SAMPLES) < RIGHT, scores, 1.0)
@@ -91,7 +84,7 @@ def simulate(runs: int, share: float | None, *, in_rounds: bool) -> Asked:
     own = strong = wrong = undecided = 0
     for number in range(runs):
         rng = np.random.default_rng([number, round(1000 * (share or 0))])
-        truth = strong_scores(rng)
+        truth = statement_scores(rng, SAMPLES, 0.8)
         shown = truth if share is None else cheap_scores(rng, truth)
         samples = _samples()
         draw = None if share is None else Audit(OfflineJudge(), share, number).draw(samples, exact=False)
@@ -137,4 +130,4 @@ def table(runs: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per line")
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, runs=RUNS, of="runs per line")

@@ -21,7 +21,6 @@ from langchain_rageval.statistics import paired_difference
 from langchain_rageval.statistics.paired import largest_loss
 
 DOCUMENT = RESULTS / "interval_coverage.md"
-BEGIN, END = "<!-- tables of tests/benchmarks/interval_coverage.py -->", "<!-- end of the tables -->"
 SIZES = (5, 10, 30, 100, 300, 500)
 RUNS = 2_000
 
@@ -193,4 +192,4 @@ def tables(runs: int) -> str:
 
 
 if __name__ == "__main__":
-    show_or_write(__doc__, tables, DOCUMENT, BEGIN, END, runs=RUNS, of="comparisons per cell")
+    show_or_write(__doc__, tables, DOCUMENT, runs=RUNS, of="comparisons per cell")

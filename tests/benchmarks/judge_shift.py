@@ -19,7 +19,6 @@ from langchain_rageval import Report, Row, Sample, Score
 from langchain_rageval.report.people import corrected
 
 DOCUMENT = RESULTS / "judge_shift.md"
-BEGIN, END = "<!-- tables of tests/benchmarks/judge_shift.py -->", "<!-- end of the tables -->"
 SIZE, MEAN = 200, 0.8
 SCORES = [Score(metric="m", aspect="answer", value=value, instrument="a" * 16 + "." + "b" * 16) for value in (0.0, 1.0)]
 SAMPLES = [[Sample(id=f"q{n}", question=f"Q{n}?", answer=f"A{n}{side}") for n in range(SIZE)] for side in ("", "b")]
@@ -118,4 +117,4 @@ def tables(runs: int) -> str:
 
 
 if __name__ == "__main__":
-    show_or_write(__doc__, tables, DOCUMENT, BEGIN, END, runs=1_000, of="simulations of each row")
+    show_or_write(__doc__, tables, DOCUMENT, runs=1_000, of="simulations of each row")

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import RESULTS, show_or_write
+from table_in_document import RESULTS, show_or_write, statement_scores
 
 from langchain_rageval.statistics import sequential
 from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 DOCUMENT = RESULTS / "stopping.md"
-BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the table -->"
 SIZES = (200, 1_000, 5_000)
 NOTHING = 1e-6  # from a mean to a threshold that it just reaches, or just misses
 DISTANCES = (0.15, 0.10, 0.05, NOTHING, -NOTHING)
@@ -42,9 +41,7 @@ class Cell:
 
 def scores(rng: np.random.Generator, size: int, mean: float = 0.8) -> NDArray[np.float64]:
     """Return simulated scores in random order whose expected value is `mean`."""
-    counts = rng.integers(1, 6, size=size)
-    values = np.where(rng.random(size) < (mean - 0.4) / 0.6, 1.0, rng.binomial(counts, 0.4) / counts)
-    return rng.permutation(values)
+    return rng.permutation(statement_scores(rng, size, mean))
 
 
 def conversations(rng: np.random.Generator, size: int, turns: int = 5) -> NDArray[np.float64]:
@@ -107,4 +104,4 @@ def cells(distance: float, gates: int, runs: int, draw: Draw) -> Iterator[str]:
 
 if __name__ == "__main__":
     sequential._GRID = 2  # no interval is printed
-    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per cell")
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, runs=RUNS, of="runs per cell")

@@ -6,21 +6,27 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[2]
+BEGIN, END = "<!-- tables -->", "<!-- end of the tables -->"
 
 
-def show_or_write(
-    description: str | None, tables: Callable[[int], str], document: Path, begin: str, end: str, *, runs: int, of: str
-) -> None:
+def statement_scores(rng: np.random.Generator, size: int, mean: float) -> NDArray[np.float64]:
+    """Draw scores like those of faithfulness: most are 1, the others shares of one to five statements."""
+    counts = rng.integers(1, 6, size=size)
+    return np.where(rng.random(size) < (mean - 0.4) / 0.6, 1.0, rng.binomial(counts, 0.4) / counts)
+
+
+def show_or_write(description: str | None, tables: Callable[[int], str], document: Path, *, runs: int, of: str) -> None:
     """Print the tables of a benchmark, or with `--write` replace those in a document.
 
     Args:
         description: text of the help, the docstring of the script.
         tables: function from the number of runs to the Markdown of the tables.
         document: page that contains them.
-        begin: comment before them.
-        end: comment after them.
         runs: default of `--runs`.
         of: what `--runs` counts.
     """
@@ -32,7 +38,7 @@ def show_or_write(
     if not options.write:
         print(markdown)
         return
-    write_between(document, begin, end, markdown)
+    write_between(document, BEGIN, END, markdown)
 
 
 def write_between(document: Path, begin: str, end: str, markdown: str) -> None:

@@ -17,7 +17,6 @@ from table_in_document import RESULTS, show_or_write
 from langchain_rageval import Report, Row, Sample, Score, leaderboard
 
 DOCUMENT = RESULTS / "unit_coverage.md"
-BEGIN, END = "<!-- table of tests/benchmarks/unit_coverage.py -->", "<!-- end of the table of units -->"
 MEAN, RUNS = 0.8, 1_000
 
 KINDS: tuple[tuple[str, int, int, float, Callable[[int], dict[str, Any]]], ...] = (
@@ -82,4 +81,4 @@ def table(runs: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per row")
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, runs=RUNS, of="runs per row")
