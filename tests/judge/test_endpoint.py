@@ -102,6 +102,31 @@ def test_a_client_limits_a_call_only_if_it_knows_the_option_and_does_not_retry(m
     assert (sent.timeout_option, sent.client_enforces_timeout) == (option, is_enforced)
 
 
+@each(("rung", "told"), [("json_schema", 0), ("function_calling", 0), ("json_mode", 1), ("prompt", 1)])
+def test_the_schema_is_in_the_prompt_if_the_format_does_not_contain_it(rung, told):
+    messages = call(Judge(OPENAI), RequestMode(rung)).messages
+    assert [message.type for message in messages] == ["system", "human"]
+    assert messages[1].text.count('"title": "Verdicts"') == told
+
+
+def test_later_draws_bypass_the_cache_without_changing_the_users_model():
+    judge = Judge(Scripted(), draws=3)
+    assert call(judge, RequestMode("prompt"), draw=0).model is judge.model
+    assert call(judge, RequestMode("prompt"), draw=1).model.cache is False
+    assert judge.model.cache is None
+    plain = RunnableLambda(lambda messages: "")
+    assert call(Judge(plain, draws=3), RequestMode("prompt"), draw=2).model is plain
+
+
+def test_asking_on_every_rung_changes_nothing_on_the_users_model():
+    before = OPENAI.model_dump(), dict(OPENAI.__dict__)
+    judge = Judge(OPENAI, draws=3)
+    for rung in judge._endpoint.rungs:
+        call(judge, RequestMode(rung))
+        call(judge, RequestMode(rung), draw=1)
+    assert (OPENAI.model_dump(), dict(OPENAI.__dict__)) == before
+
+
 # What an endpoint refuses and ignores
 
 

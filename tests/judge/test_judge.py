@@ -7,27 +7,14 @@ from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, PromptSet, jury
-from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.judge import in_language
-from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
 from langchain_rageval.steps.judge_step import JudgeStep
 
 SECRET = "sk-very-secret-1234"
 OPENAI = ChatOpenAI(model="m", api_key=SECRET, base_url="http://127.0.0.1:1/v1", temperature=0.1)
 GIGACHAT = GigaChat(model="GigaChat-2", credentials=SECRET, base_url="http://127.0.0.1:1")
 AZURE = AzureChatOpenAI(azure_endpoint="http://127.0.0.1:1", api_key=SECRET, api_version="1", azure_deployment="d")
-
-
-def request():
-    prompts = PromptSet.default("en")
-    prompt, schema = prompts.get("verify_statements"), strict_schema(Statements)
-    return RequestContent("verify_statements", prompts, prompt, {"question": "?"}, NumberedContexts.of(["A."]), schema)
-
-
-def call(judge, rung, draw=0):
-    return judge._endpoint.call(request(), RequestMode(rung), (), draw)
 
 
 # Options
@@ -125,33 +112,6 @@ def test_a_chosen_rung_is_the_only_one_and_those_a_client_lacks_become_the_promp
     assert Judge(GIGACHAT, mode=mode)._endpoint.rungs == ["prompt" if lacking else mode]
 
 
-@pytest.mark.parametrize(
-    ("rung", "told"), [("json_schema", 0), ("function_calling", 0), ("json_mode", 1), ("prompt", 1)]
-)
-def test_the_schema_is_in_the_prompt_if_the_format_does_not_contain_it(rung, told):
-    messages = call(Judge(OPENAI), rung).messages
-    assert [message.type for message in messages] == ["system", "human"]
-    assert messages[1].text.count('"title": "Statements"') == told
-
-
-def test_later_draws_bypass_the_cache_without_changing_the_users_model():
-    judge = Judge(scripted(), draws=3)
-    assert call(judge, "prompt", draw=0).model is judge.model
-    assert call(judge, "prompt", draw=1).model.cache is False
-    assert judge.model.cache is None
-    plain = RunnableLambda(lambda messages: "")
-    assert call(Judge(plain, draws=3), "prompt", draw=2).model is plain
-
-
-def test_asking_on_every_rung_changes_nothing_on_the_users_model():
-    before = OPENAI.model_dump(), dict(OPENAI.__dict__)
-    judge = Judge(OPENAI, draws=3)
-    for rung in judge._endpoint.rungs:
-        call(judge, rung)
-        call(judge, rung, draw=1)
-    assert (OPENAI.model_dump(), dict(OPENAI.__dict__)) == before
-
-
 # Who the judge is
 
 
@@ -159,9 +119,6 @@ MODELS = {  # others: tests/_internal/test_redaction.py
     "azure": AZURE,
     "gigachat": GIGACHAT,
     "gigachat password": GigaChat(user="me", password=SECRET, base_url="http://127.0.0.1:1"),
-    "query": ChatOpenAI(model="m", api_key="k", base_url=f"http://127.0.0.1:1/v1?api-version=2&Api-Key={SECRET}&a=1"),
-    "fallbacks": OPENAI.with_fallbacks([GIGACHAT]),
-    "retry": GIGACHAT.with_retry(),
 }
 
 

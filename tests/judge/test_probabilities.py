@@ -154,6 +154,7 @@ def test_the_number_of_an_item_is_no_grade():
             "{} {{'a' b}}",
             '[{{"note": 1}}] {}\n{{"n": 2}}',
         ),
+        '<think>{{"reason": "draft", "verdict": false}}</think>\n```json\n{}\n```',
         *("{} [verdict: true]", '{} {{"verdict": true]', '{} {{"verdict": true "sure"}}', '{} {{"verdict":: true}}'),
         *('{} {{"verdict": true, "note":}}', '{} {{"verdict": true: "note"}}', "[ " * 1000 + "]" * 1000 + "{}"),
     ],
@@ -185,12 +186,6 @@ def test_a_reply_with_other_verdicts_than_the_answer_gives_no_probabilities(rest
     assert assign_probabilities(answer, with_tokens('{"a": ', token("true", {"false": 0.1}), f", {rest}}}"))
     expected = [{"true": 0.9, "false": 0.1}, {"false": 1.0}] if rest == '"b": [false]' else [{}, {}]
     assert [rounded(probabilities_of(answer, field)) for field in ("a", "b")] == expected
-
-
-def test_a_draft_before_the_answer_and_a_fence_around_it_do_not_count():
-    draft = ('<think>{"reason": "draft", "verdict": ', token("true", {"false": 0.4}), "}</think>\n```json\n")
-    reply = with_tokens(*draft, '{"reason": "so", "verdict": ', token("true", {"false": 0.1}), "}\n```")
-    assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.9, "false": 0.1}
 
 
 def test_labels_of_the_users_classes_have_probabilities_in_any_script():

@@ -196,14 +196,6 @@ def test_a_line_of_an_output_file_is_a_reply_or_an_error(line, status, body):
     assert batch_reply({"custom_id": "r1", **line}) == ("r1", StoredReply(status, body))
 
 
-@each("line", [[], "r1", {}, {"custom_id": 1, "error": "x"}, {"custom_id": "r1"}, {"custom_id": "r1", "error": None}])
-def test_another_line_is_no_reply(line):
-    has_id = isinstance(line, dict) and line.get("custom_id") == "r1"
-    problem = "the keys response and error are both missing" if has_id else "the key custom_id is missing"
-    with pytest.raises(ValueError, match=f"^{problem}$"):
-        batch_reply(line)
-
-
 def test_a_damaged_line_is_named_by_its_file_and_number():
     good = '{"custom_id": "%s", "response": {"status_code": 200, "body": 1}}\n'
     texts = {"out": good % "a" + "\n" + good % "b", "errors": good % "c" + '{"custom_'}
