@@ -17,7 +17,6 @@ from langchain_rageval import Report, Testset
 from langchain_rageval.cli.main import load_commands, run
 
 KEYS = {name: command["keys"] for name, command in load_commands().items() if "keys" in command}
-PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
 COMMANDS = {
     "evaluate": ["samples.jsonl", "--budget-calls", "1", "--quiet"],
@@ -199,7 +198,7 @@ def test_a_resumed_run_reads_stdin_again_and_writes_to_the_original_path(rageval
 
 @pytest.mark.gate
 def test_a_pipe_of_any_locale_carries_utf_8(folder):
-    words = [*PROGRAM, "evaluate", "-", "--quiet", "--out", "-"]
+    words = [sys.executable, "-m", "langchain_rageval", "evaluate", "-", "--quiet", "--out", "-"]
     line = '{"question": "Где?", "answer": "Тут.", "contexts": ["Тут."]}\n'.encode()
     environment = {"PYTHONIOENCODING": "ascii", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(words, input=line, capture_output=True, env=environment, timeout=120)

@@ -51,20 +51,15 @@ WITHOUT_PROMPT = {"a graph of messages with a memory", "an LCEL chain with a fal
 WITHOUT_PROMPT |= {"a function of the question", "an async function", "an async method"}
 
 
-def origin_of(name):
-    return "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt"
+QUICK = {"RetrievalQA", "a graph of messages with a memory", "a function that returns a pair", "an async method"}
 
 
-QUICK = ("RetrievalQA", "a graph of messages with a memory", "a function that returns a pair", "an async method")
-
-
-@pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(CHAINS), marks=pytest.mark.gate)], ids=["some", "all"])
-async def test_question_answer_contexts_ids_and_sources_come_out(names):
-    await each("name", names)(check_sample)()
-
-
-async def check_sample(name):
-    sample = ask(CHAINS[name])
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.gate) for one in CHAINS])
+async def test_question_answer_contexts_ids_and_sources_come_out(name):
+    sample, origin = (
+        ask(CHAINS[name]),
+        "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt",
+    )
     assert sample == Sample(
         id="q1",
         question=QUESTION,
@@ -74,7 +69,7 @@ async def check_sample(name):
         references=["1158"],
         reference_contexts=["x"],
         reference_context_ids=[],
-        metadata={**ASKED, "context_sources": SOURCES, "contexts_from": origin_of(name)},
+        metadata={**ASKED, "context_sources": SOURCES, "contexts_from": origin},
     )
     assert await answered_by(CHAINS[name], progress=False).ainvoke(TESTSET) == [sample]
     assert answered_by(CHAINS[name], progress=False).invoke(TESTSET) == [sample]

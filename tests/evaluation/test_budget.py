@@ -43,9 +43,7 @@ from langchain_rageval import (
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.run.usage import tokens_in
 
-DOORS = ("evaluate", "aevaluate", "astream_evaluate")
-
-
+ASYNC_DOORS = ("aevaluate", "astream_evaluate")
 SAMPLES = [town(number) for number in range(40)]
 
 
@@ -68,7 +66,9 @@ class Result:
         return {(index, name) for index, row in self.rows.items() for name in row.scores}
 
 
-@pytest.fixture(params=["evaluate", *(pytest.param(door, marks=pytest.mark.gate) for door in DOORS[1:])])
+@pytest.fixture(
+    params=["evaluate", *(pytest.param(door, marks=pytest.mark.gate) for door in ("aevaluate", "astream_evaluate"))]
+)
 def run(request):
     """Each door in turn: `await run(samples, metrics, **options)`."""
 
@@ -112,9 +112,6 @@ every_door = pytest.mark.parametrize(
 # It holds
 
 
-JUDGED = [name for name in METRICS if name not in UNJUDGED]
-
-
 async def check_calls(run, openai_server, chat_openai, name, samples):
     server = openai_server(offline)
     metric = METRICS[name](Judge(chat_openai(server), mode="json_schema"), HashingEmbeddings())
@@ -129,7 +126,7 @@ async def check_calls(run, openai_server, chat_openai, name, samples):
 
 
 @pytest.mark.parametrize("run", ["evaluate"], indirect=True)
-@each("name", JUDGED)
+@each("name", [name for name in METRICS if name not in UNJUDGED])
 async def test_calls_of_every_metric_never_exceed_it(run, openai_server, chat_openai, name):
     await check_calls(run, openai_server, chat_openai, name, SAMPLES[:12])
 

@@ -95,15 +95,10 @@ def erring_on(wrong):
     return Judge(RunnableLambda(answer), version="erring", attempts=1)
 
 
-def asked_in(wrong, n_first=8):
-    first = sum(number < n_first for number in wrong)
-    return 8 if first in (0, *range(3, 9)) else 24
-
-
 @each("wrong", [(), (0,), (1, 5), (0, 1, 2), (0, 9, 12), (0, 9, 12, 20), (9, 12, 20)])
 def test_two_errors_of_eight_ask_for_more_and_three_of_24_are_forgiven(wrong):
     report = evaluate(SAMPLES[:1], faithfulness(erring_on(wrong)), canaries=True, progress=False)
-    n_asked = asked_in(wrong)
+    n_asked = 24 if sum(number < 8 for number in wrong) in (1, 2) else 8
     errors = sum(number < n_asked for number in wrong)
     assert (report.canaries.asked, report.canaries.asked - report.canaries.right) == (n_asked, errors)
     assert bool(report.canaries.failed) == (errors > (2 if n_asked == 8 else 3))

@@ -70,34 +70,23 @@ def raising(error, kind):
     return RunnableLambda(reply) if kind == "sync" else RunnableLambda(offline_reply, areply)
 
 
-def own_metric(error):
-    def score(sample):
+def metrics_of(error):
+    def broken(_):
         raise error
 
-    return RunnableLambda(score, name="own")
-
-
-def metric_of_chain(model):
-    step = Step.from_chain(RunnableLambda(lambda fields: fields["answer"]) | model, reads=("answer",), key="reply")
-    return Metric("own", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0, "always"))
-
-
-def metrics_of(error):
+    chain = RunnableLambda(lambda fields: fields["answer"]) | EndingModel(error)
+    step = Step.from_chain(chain, reads=("answer",), key="reply")
     return {
         "sync judge": lambda: faithfulness(raising(error, "sync")),
         "async judge": lambda: faithfulness(raising(error, "async")),
         "chat model": lambda: faithfulness(EndingModel(error)),
-        "chain": lambda: metric_of_chain(EndingModel(error)),
+        "chain": lambda: Metric("own", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0, "")),
         "judge of a suite": lambda: suite(
             context_recall(raising(error, "sync")), context_relevance(raising(error, "async"))
         ),
-        "own metric": lambda: own_metric(error),
-        "embeddings": lambda: answer_similarity(Vectors(answer=lambda _text: raise_(error))),
+        "own metric": lambda: RunnableLambda(broken, name="own"),
+        "embeddings": lambda: answer_similarity(Vectors(answer=broken)),
     }
-
-
-def raise_(error):
-    raise error
 
 
 async def bounded(work):

@@ -271,10 +271,6 @@ async def test_memory_does_not_grow_with_the_number_of_samples():
 # What goes in
 
 
-def as_generator():
-    return (dict(SAMPLE) for _ in range(2))
-
-
 async def as_async_generator():
     for _ in range(2):
         yield SAMPLE
@@ -296,7 +292,7 @@ def as_frame():
     return pd.DataFrame([SAMPLE, SAMPLE])
 
 
-@each("samples", [lambda: [SAMPLE, SAMPLE], lambda: (SAMPLE, SAMPLE), as_generator, DataSet, as_frame])
+@each("samples", [lambda: [SAMPLE, SAMPLE], lambda: (SAMPLE, SAMPLE), lambda: iter([SAMPLE] * 2), DataSet, as_frame])
 async def test_samples_come_in_many_shapes(rows_of, samples):
     rows = await rows_of(samples(), metric)
     assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
@@ -601,10 +597,6 @@ class Endless:
             raise
         raise AssertionError
 
-    @property
-    def runnable(self) -> Runnable[Sample, Score]:
-        return RunnableLambda(length, self)
-
 
 SOME = [about("first"), about("1"), about("2"), about("3")]
 
@@ -619,7 +611,7 @@ async def loop_complaints():
 
 async def test_cancelling_aevaluate_cancels_all_that_is_under_way(loop_complaints):
     own, before = Endless(), asyncio.all_tasks()
-    run = asyncio.create_task(aevaluate(SOME, own.runnable, progress=False))
+    run = asyncio.create_task(aevaluate(SOME, RunnableLambda(length, own), progress=False))
     await auntil(lambda: own.waiting == 3)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):

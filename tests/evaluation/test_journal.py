@@ -178,11 +178,6 @@ def undisturbed(openai_server, tmp_path):
     return Report.load(tmp_path / "clean.jsonl"), server.calls
 
 
-def slowly(*given):
-    time.sleep(0.05)
-    return offline_brain(*given)
-
-
 @pytest.mark.gate
 def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_was_not(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
@@ -219,7 +214,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_w
 @pytest.mark.gate
 def test_four_processes_share_a_journal(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
-    server, journal = openai_server(slowly), tmp_path / "run.db"
+    server, journal = openai_server(offline_brain, latency=0.05), tmp_path / "run.db"
     outs = [tmp_path / f"out-{n}.jsonl" for n in range(4)]
     processes = [started(evaluated, server.url, journal, out, SAMPLES) for out in outs]
     assert [exit_code(process) for process in processes] == [0] * 4

@@ -8,9 +8,9 @@ from helpers.each import each
 from helpers.offline import METRICS, UNJUDGED, offline
 from helpers.reports import report_of, scored
 from helpers.samples import town
+from helpers.scripted import PairScores
 from helpers.stored import assert_stored, plain
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
 from pydantic import create_model
@@ -102,11 +102,6 @@ class NoEmbeddings(Embeddings):
         raise AssertionError("a text was embedded")
 
 
-class NoCrossEncoder(BaseCrossEncoder):
-    def score(self, text_pairs):
-        raise AssertionError("pairs were rated")
-
-
 def paid(samples, metrics):
     """What a real run pays for each metric, one sample after the other."""
     summary = evaluate(samples, metrics, progress=False).summary()
@@ -138,20 +133,14 @@ JUDGES = {
 # As the real run
 
 
-def check_figures(name, kind):
-    real = METRICS[name](JUDGES[kind](OfflineJudge), HashingEmbeddings())
-    rehearsed = METRICS[name](JUDGES[kind](Unasked), NoEmbeddings())
-    told = planned(EDGES, rehearsed)
-    assert told == paid(EDGES, real)
-    if name not in UNJUDGED:
-        assert told[name][0] > len(EDGES) / 2
-
-
 @pytest.mark.gate
 @each("name", METRICS)
 @each("kind", JUDGES)
 def test_the_figures_of_every_metric_are_those_of_the_real_run_with_every_kind_of_judge(name, kind):
-    check_figures(name, kind)
+    real = METRICS[name](JUDGES[kind](OfflineJudge), HashingEmbeddings())
+    told = planned(EDGES, METRICS[name](JUDGES[kind](Unasked), NoEmbeddings()))
+    assert told == paid(EDGES, real)
+    assert name in UNJUDGED or told[name][0] > len(EDGES) / 2
 
 
 def test_all_metrics_together_share_what_the_run_shares():
@@ -168,7 +157,8 @@ def test_all_metrics_together_share_what_the_run_shares():
 
 
 def test_a_cross_encoder_costs_no_text_to_embed():
-    assert planned(EDGES, answer_similarity(NoCrossEncoder())) == {"answer_similarity": (0, 0, 0, 0)}
+    unasked = PairScores(lambda *_: pytest.fail("pairs were rated"))
+    assert planned(EDGES, answer_similarity(unasked)) == {"answer_similarity": (0, 0, 0, 0)}
 
 
 @each("mode", ["json_schema", "function_calling", "json_mode", "prompt"])

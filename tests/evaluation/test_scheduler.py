@@ -23,16 +23,6 @@ def tasks(metrics=METRICS, slots=4):
     return Scheduler(metrics, Run(Governor(limit=slots)), True, len(metrics))
 
 
-class Unhurried:
-    """Samples whose number is known, and each of which may take its time to come."""
-
-    def __len__(self):
-        return len(SAMPLES)
-
-    def __iter__(self):
-        return iter(SAMPLES)
-
-
 async def taken(given, door, samples):
     """What a single worker takes, by sample and metric."""
     if door == "tasks":
@@ -43,7 +33,7 @@ async def taken(given, door, samples):
 
 
 @each("door", ["tasks", "atasks"])
-@each("samples", [iter, lambda samples: Unhurried()])
+@each("samples", [iter, lambda samples: dict(enumerate(samples)).values()])  # the second has a known length
 async def test_samples_that_may_take_their_time_are_not_waited_for(door, samples):
     in_order = [(index, number) for index in range(6) for number in range(2)]
     assert await taken(tasks(), door, samples(SAMPLES)) == in_order
