@@ -14,6 +14,7 @@ from helpers.writers import Killed, Ring, Writer, documents, dying, generator, o
 from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
 from langchain_rageval.models.offline_judge import answer_offline
+from langchain_rageval.run.journal import Journal
 from langchain_rageval.testset import Docstore, TestsetGenerator, conditional, reasoning, simple, unanswerable
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
@@ -270,11 +271,15 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     assert again.total == 0
 
 
-async def test_a_journal_is_of_one_configuration_and_one_that_cannot_be_used_is_an_error(made, tmp_path):
-    writers = Writer(), Writer()
-    for writer, rewrites in zip(writers, (2, 1), strict=True):
-        await made(generator(writer, journal=tmp_path / "run.db", max_rewrites=rewrites), documents(9), size=3)
-    assert writers[1].total > 0
+async def test_a_journal_is_of_one_configuration_and_closed_unless_it_is_the_users(made, tmp_path, monkeypatch):
+    writers, closed, path = (Writer(), Writer()), [], tmp_path / "run.db"
+    monkeypatch.setattr(Journal, "close", lambda self: closed.append(self))
+    for writer, journal, rewrites in zip(writers, (path, Journal(path)), (2, 1), strict=True):
+        await made(generator(writer, journal=journal, max_rewrites=rewrites), documents(9), size=3)
+    assert (writers[1].total > 0, len(closed)) == (True, 1)
+
+
+async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
     (tmp_path / "text.db").write_text("no database" * 100)
     with pytest.raises(JournalError, match="damaged or not a journal"):
         await made(generator(Writer(), journal=tmp_path / "text.db"), documents(9), size=3)
@@ -290,16 +295,17 @@ async def test_a_budget_ends_the_run_with_what_there_is(made, most):
     assert testset.notes == ["2 of 10 rows were generated: the budget is spent."]
 
 
-def test_an_interrupted_run_gives_what_there_is():
+@each(("calls", "count"), [(6, 5), (0, 0)])  # the seventh review is the first of the second round
+def test_an_interrupted_run_gives_what_there_is(calls, count):
     def review(inputs, before):
-        if before == 6:  # the first call of the second round
+        if before == calls:
             raise KeyboardInterrupt
         return NO if before == 0 else None
 
-    given = generator(Writer(QuestionReview=review), max_rewrites=0, max_concurrency=1)
+    given = generator(Writer(QuestionReview=review), max_rewrites=0, max_concurrency=1, allow_empty=False)
     testset = given.generate(documents(9), size=6)
-    assert (len(testset), testset.complete, testset.broken_off) == (5, False, True)
-    assert testset.notes == ["5 of 6 rows were generated: the run was interrupted."]
+    assert (len(testset), testset.complete, testset.broken_off) == (count, False, True)
+    assert testset.notes == [f"{count} of 6 rows were generated: the run was interrupted."]
 
 
 # Options

@@ -279,7 +279,8 @@ FROM_FIELDS = {"question": itemgetter("question"), "passages": itemgetter("passa
 
 
 ASKS = PromptTemplate.from_template("{question}") | RunnableLambda(lambda value: f"Где {value.to_string()[:40]}?")
-RETRIEVER = InMemoryVectorStore.from_texts(["Река.", "Поле."], Ring()).as_retriever(search_kwargs={"k": 1})
+STORE = InMemoryVectorStore.from_texts(["Река.", "Поле."], Ring())
+CONTEXT = STORE.as_retriever(search_kwargs={"k": 1}) | (lambda found: found[0].page_content)
 LISTED = [f"Как связано с рекой {n}?" for n in range(9)]
 
 
@@ -303,10 +304,7 @@ def put_back(given):
         (ChatPromptTemplate.from_template("{x}") | MODEL | StrOutputParser(), "RunnableSequence"),
         (PromptTemplate.from_template("{context} {question}") | MODEL | StrOutputParser(), "RunnableSequence"),
         (RunnableLambda(lambda c: f"{c.question} Почему?"), "RunnableLambda"),
-        (
-            {"context": RETRIEVER | (lambda found: found[0].page_content), "question": RunnablePassthrough()} | ASKS,
-            "RunnableSequence",
-        ),
+        ({"context": CONTEXT, "question": RunnablePassthrough()} | ASKS, "RunnableSequence"),
         (RunnableParallel(one=TO_STR, other=ASKS) | itemgetter("one"), "RunnableSequence"),
         (RunnableParallel(q=ASKS).pick("q"), "RunnableSequence"),
         (PromptTemplate.from_template("{question}") | FakeListLLM(responses=LISTED), "RunnableSequence"),

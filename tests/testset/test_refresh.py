@@ -317,7 +317,8 @@ def paged(change=lambda text: text, source="{}.md", count=12):
     return [Document(change(page(n)), metadata={"source": source.format(n)}) for n in range(count)]
 
 
-HALVES = [part for n in range(12) for part in page(n).rpartition("\n\n")[::2]]
+PARTS = [part for n in range(12) for part in page(n).rpartition("\n\n")[::2]]
+HALVES = [Document(part, metadata={"source": f"half-{n}.md"}) for n, part in enumerate(PARTS)]
 
 
 def added(text):
@@ -335,11 +336,7 @@ CHANGED = {  # documents, changes, calls
     "all in one file": ([Document("\n\n".join(map(page, range(12))), metadata={"source": "all.md"})], ALL_KEPT, 0),
     "each file copied": ([*paged(), *paged(source="copy/{}")], ALL_KEPT, 0),
     "another wording nearby": (paged(lambda text: text.replace("длинный", "короткий")), ALL_KEPT, 6 * 2 - 1),
-    "each file cut in two": (
-        [Document(half, metadata={"source": f"half-{n}.md"}) for n, half in enumerate(HALVES)],
-        ALL_KEPT,
-        6 * 2 - 1,
-    ),
+    "each file cut in two": (HALVES, ALL_KEPT, 6 * 2 - 1),
     "prices, and files renamed": (
         paged(lambda text: text.replace("рублей", "рубля"), source="new/{}.md"),
         {**ALL_KEPT, "kept": 1, "updated": 5},
