@@ -1,7 +1,7 @@
 import pytest
 from helpers.scripted import scripted
 
-from langchain_rageval import Judge, JudgeOutputError, OfflineJudge, Sample, answer_completeness
+from langchain_rageval import Judge, OfflineJudge, Sample, answer_completeness
 from langchain_rageval.metrics.answer_completeness import QuestionPart, QuestionParts
 from langchain_rageval.testing import MetricTests
 
@@ -31,11 +31,8 @@ def test_it_is_the_share_of_the_covered_parts(covered, value):
     assert f"{sum(covered)} of {len(covered)} part" in score.reason
 
 
-def test_the_reason_names_the_missing_parts_in_the_language_of_the_question():
-    english = score_of(parts(True, False, False)).reason
-    assert english == "The answer deals with 1 of 3 parts of the question; missing: part 2; part 3."
-    russian = Sample(question="Сколько стоит билет и как его оплатить?", answer="Он стоит 5 евро.")
-    assert score_of(parts(True), sample=russian).reason == "Ответ охватывает 1 из 1 части вопроса."
+def test_the_reason_names_the_missing_parts():
+    assert score_of(parts(True, False, False)).reason.endswith("1 of 3 parts of the question; missing: part 2; part 3.")
 
 
 def test_a_blank_answer_is_zero_whatever_the_judge_says():
@@ -54,11 +51,6 @@ def test_votes_decide_each_part_by_its_number():
     agreement = {f.text: f.verdict for f in score.findings if f.kind == "agreement"}
     assert [agreement[f"parts[{n}].covered"] for n in (1, 2)] == ["1.00", "0.67"]
     assert score.value == 1
-
-
-def test_an_unreadable_reply_is_a_failure():
-    with pytest.raises(JudgeOutputError, match="question_parts"):
-        score_of("Yes.", attempts=1)
 
 
 @pytest.mark.parametrize("answer", ["Prices.", "The price is high."])

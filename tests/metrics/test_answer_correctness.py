@@ -138,12 +138,11 @@ def test_the_best_reference_is_the_best_by_the_formula_asked_for(formula):
 # A part of weight 0
 
 
-def test_without_weight_nothing_is_embedded():
-    vectors = Vectors({})
+@each("embeddings", [None, Vectors({})])
+def test_without_weight_nothing_is_embedded(embeddings):
     replies = [statements("a"), statements("c"), classification({1: [1]})]
-    assert scored(*replies, embeddings=vectors, **FACTS_ONLY).value == 1.0
-    assert scored(*replies, embeddings=None, **FACTS_ONLY).value == 1.0
-    assert vectors.asked == []
+    score = scored(*replies, embeddings=embeddings, **FACTS_ONLY)
+    assert (score.value, score.usage.embedded) == (1.0, 0)
 
 
 def test_a_cross_encoder_may_measure_the_similarity():

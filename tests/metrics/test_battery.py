@@ -5,7 +5,7 @@ import json
 import re
 import time
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from helpers.each import cases_of, each, rules_of
@@ -30,11 +30,8 @@ from langchain_rageval import (
     aevaluate,
     aspect_critique,
     claim_metrics,
-    context_recall,
     evaluate,
-    faithfulness,
     jury,
-    suite,
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
 from langchain_rageval.metrics.structure import collect_scores
@@ -115,20 +112,8 @@ def test_a_metric_of_each_kind_passes_the_public_tests_of_batches(rule, name):
     passes(rule, METRICS[name])
 
 
-class TestASuite(MetricTests):
-    """Metrics that share steps, and their own question."""
-
-    metric = suite(faithfulness(OfflineJudge()), context_recall(OfflineJudge()))
-    sample: ClassVar = {
-        "question": "Как застраховать баню?",
-        "answer": "Баню страхуют вместе с домом. Взнос платят раз в месяц.",
-        "contexts": ["Отдельно баню застраховать нельзя: её страхуют вместе с домом.", "Взнос платят раз в год."],
-        "references": ["Баню можно застраховать только вместе с домом."],
-    }
-
-
 class TestClaimMetrics(MetricTests):
-    """Twelve scores from one claim graph."""
+    """Twelve scores from one claim graph, of metrics that share steps."""
 
     metric = claim_metrics(OfflineJudge())
 

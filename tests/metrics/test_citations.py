@@ -123,13 +123,10 @@ def test_precision_counts_citations_and_recall_supported_statements():
     assert recall.reason == "2 of 2 supported statements carry a citation."
 
 
-def test_reasons_are_russian_for_a_russian_question():
+def test_the_reason_of_recall_is_russian_for_a_russian_question():
     answer = "Мюнхен основан в 1158 году [2]. Он стоит на Изаре."
     statements = ["Мюнхен основан в 1158 году.", "Мюнхен стоит на Изаре."]
-    precision, recall = scores(answer, statements, BOTH, question="Что такое Мюнхен?").values()
-    assert precision.reason == (
-        "Подтверждают своё утверждение 0 из 1 ссылки; не подтверждают: «Мюнхен основан в 1158 году» [2]."
-    )
+    _, recall = scores(answer, statements, BOTH, question="Что такое Мюнхен?").values()
     assert recall.reason == "Ссылка есть у 1 из 2 подтверждённых утверждений; нет у: «Мюнхен стоит на Изаре»."
 
 

@@ -4,11 +4,10 @@ import math
 
 import pytest
 from helpers.each import each
-from helpers.scripted import PairScores, Vectors, relevance, scripted
+from helpers.scripted import PairScores, Vectors, scripted
 
 from langchain_rageval import (
     Finding,
-    HashingEmbeddings,
     Sample,
     SampleError,
     cross_encoder_grader,
@@ -183,15 +182,6 @@ def test_a_judge_gives_whole_grades_of_its_scale(verdict, could):
     finding = Finding(kind="context", number=1, text="", verdict=verdict)
     assert llm_grader(scripted(), (1, 5)).could_have_made(finding) is could
     assert llm_grader(scripted(), (-5, -1)).could_have_made(finding) is (verdict == "-1")
-
-
-def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
-    sample = Sample(question="a b c?", contexts=["a b", "a x"])
-    cosines = embedding_grader(HashingEmbeddings()).invoke({"sample": sample})["grades"]
-    judge = llm_grader(scripted(relevance({1: 2, 2: 3})))
-    graded = judge.invoke({"sample": sample})["grades"]
-    assert not any(judge.could_have_made(finding) for finding in cosines)
-    assert not any(embedding_grader(HashingEmbeddings()).could_have_made(finding) for finding in graded)
 
 
 FIRST = "После пожара осмотра ждать не больше пяти дней, если комиссия не решит иначе до марта."

@@ -194,15 +194,6 @@ async def test_whoever_traces_the_process_sees_the_judges_calls(entry_point, cli
     assert session.posted == ["faithfulness", "extract_statements", "Scripted", "verify_statements", "Scripted"]
 
 
-async def test_the_tracing_of_the_caller_is_as_before(client, monkeypatch):
-    traced = RunTree(name="rag", inputs={}, outputs={"answer": ANSWER, "contexts": CONTEXTS}, ls_client=client)
-    (example,) = examples(QUESTION)
-    with tracing_context(enabled="local", client=client):
-        faithfulness(OfflineJudge()).evaluate_run(traced, example)
-        await faithfulness(OfflineJudge()).aevaluate_run(traced, example)
-        assert get_tracing_context()["enabled"] == "local"
-
-
 @both_entry_points
 async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, client):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Metrics of a user, from the documentation alone: what works for the package's metrics works for them."""
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -40,14 +39,6 @@ class TestTone(MetricTests):
     """The metric from a chain."""
 
     metric = tone(OfflineJudge())
-
-
-@each("module", [short_enough_module, politeness_module, tone_module])
-def test_each_takes_at_most_fifteen_lines_besides_the_imports(module):
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    code = [node for node in tree.body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
-    decorators = [line for node in code for line in getattr(node, "decorator_list", [])]
-    assert sum(node.end_lineno - node.lineno + 1 for node in code) + len(decorators) <= 15
 
 
 @each("module", [short_enough_module, politeness_module, tone_module])

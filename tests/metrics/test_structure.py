@@ -204,19 +204,16 @@ async def test_a_failure_holds_error_step_reply_and_usage():
     broken = faithfulness(scripted("nothing", "of", "use", "nothing", "of", "use"))
     for scores in await both(broken):
         failed = scores["faithfulness"]
-        assert (failed.failure.error, failed.failure.step) == ("JudgeOutputError", "extract_statements")
-        assert failed.failure.raw_output == "use"
-        assert failed.usage.calls == 3
+        assert (failed.failure.step, failed.failure.raw_output, failed.usage.calls) == ("extract_statements", "use", 3)
         assert (failed.aspect, failed.direction, failed.instrument) == ("grounding", "higher", broken.instrument)
 
 
-async def test_an_interrupt_is_raised_and_not_recorded():
-    def interrupt(_: object) -> None:
+def test_an_interrupt_is_raised_and_not_recorded():
+    def interrupt(_):
         raise KeyboardInterrupt
 
-    stopped = RunnableLambda(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        score_sample(stopped, MUNICH, Run(), None)
+        score_sample(RunnableLambda(interrupt), MUNICH, Run(), None)
 
 
 def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
@@ -228,10 +225,6 @@ def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
 
 def test_an_error_without_a_message_is_described_by_its_class():
     assert failure_scores(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
-    error = JudgeOutputError("not JSON", "verify_statements", "?")
-    failure = failure_scores(metric, error, Usage())["faithfulness"].failure
-    assert failure.message == "verify_statements: not JSON"
-    assert (failure.step, failure.raw_output) == ("verify_statements", "?")
 
 
 class Unreadable(Exception):

@@ -9,7 +9,7 @@ import pytest
 from helpers.doors import ENTRY_POINTS, scores_by
 from helpers.offline import unfaithfulness
 from helpers.samples import SAMPLE
-from helpers.scripted import PairScores, Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
+from helpers.scripted import Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableParallel
 
@@ -234,9 +234,3 @@ async def test_a_jury_and_its_first_judge_share_what_only_the_first_is_asked():
     suite(*six(bench), faithfulness(judges[0], name="alone")).invoke(samples()[0])
     # the first: two extractions, one regeneration, five votes; the others: five votes
     assert [len(judge.asked) for judge in judges] == [8, 5, 5]
-
-
-async def test_metrics_with_the_same_pairs_ask_a_cross_encoder_once():
-    model = PairScores(lambda one, other: 0.5)
-    suite(answer_similarity(model), answer_similarity(model, threshold=0.5, name="near")).invoke(samples()[0])
-    assert len(model.asked) == 1

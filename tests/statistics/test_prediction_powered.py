@@ -13,15 +13,18 @@ DRAW = random.Random(0)
 LABELS = [DRAW.choice([0.0, 0.5, 1.0, 1.0]) for _ in range(1000)]
 
 
-@pytest.mark.parametrize("predictions", [[0.7] * 1000, [1 - label for label in LABELS]])
-def test_useless_predictions_have_no_weight(predictions):
-    found = prediction_powered_mean(LABELS[:100], predictions[:100], predictions[100:])
-    assert (found.weight, found.mean) == (0.0, fmean(LABELS[:100]))
-
-
-@pytest.mark.parametrize("others", [[], [0.5]])
-def test_without_other_predictions_the_labels_decide(others):
-    found = prediction_powered_mean(LABELS[:50], LABELS[:50], others)
+@pytest.mark.parametrize(
+    ("predictions", "others"),
+    [
+        ([0.7] * 50, [0.7] * 950),
+        ([1 - label for label in LABELS[:50]], LABELS[50:]),
+        (LABELS[:50], []),
+        (LABELS[:50], [0.5]),
+    ],
+    ids=["equal", "opposite", "no others", "one other"],
+)
+def test_useless_or_too_few_predictions_have_no_weight(predictions, others):
+    found = prediction_powered_mean(LABELS[:50], predictions, others)
     assert (found.weight, found.mean) == (0.0, fmean(LABELS[:50]))
     assert 0 <= found.low < found.mean < found.high <= 1
 

@@ -78,11 +78,6 @@ def test_the_sentences_hold_every_character_in_order(text, language):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\n \t\n"])
-def test_text_without_characters_has_no_sentences(text):
-    assert split_sentences(text) == []
-
-
 @each(
     ("text", "sentences"),
     [

@@ -18,12 +18,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁ
         ("ЁЛКА", "елка"),
         ("е\u0308лка", "ёлка"),
         ("Е\u0308лка", "елка"),
-        ("Авиа\u0301тор", "авиатор"),
         ("всё\u0301", "все"),
         ("a\u00a0 b\n\tc\u3000d", " a b c d "),
         ("Straße", "STRASSE"),
         ("cafe\u0301", "CAFÉ"),
-        ("й", "и\u0306"),
         ("Ї\u0301", "ї"),
     ],
 )
@@ -58,10 +56,8 @@ def test_in_european_alphabets_case_does_not_matter(text):
         ("полис № 5, «елка»", ["полис", "5", "елка"]),
         ("re-check 3.5%", ["re", "check", "3", "5"]),
         ("东京塔 tokyo 1958年", ["东", "京", "塔", "tokyo", "1958", "年"]),
-        ("東京タワー", ["東", "京", "タ", "ワ", "ー"]),
         ("서울은", ["서", "울", "은"]),
         ("a_b", ["a", "b"]),
-        ("…", []),
     ],
 )
 def test_words_of_every_script(text, tokens):
@@ -80,7 +76,6 @@ def test_every_letter_and_digit_is_in_a_word(text):
         ("Ещё ЁЛКА, 3 шт.", ["еще", "елка", "3", "шт"]),
         ("за\u0301мок a_b", ["замок", "a", "b"]),
         ("東京 Straße", ["東京", "straße"]),
-        ("", []),
     ],
 )
 def test_words_of_a_text_are_lower_case_without_stress_marks(text, words):
@@ -94,7 +89,6 @@ def test_words_of_a_text_are_lower_case_without_stress_marks(text, words):
         ("Мюнхен основан в 5 веке.", {"мюнхе", "основ", "5", "веке"}),
         ("慕尼黑", {"慕", "尼", "黑"}),
         ("It is, or he was.", set()),
-        ("", set()),
     ],
 )
 def test_stems_without_function_words_and_short_words(text, words):
