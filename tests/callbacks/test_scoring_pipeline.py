@@ -159,22 +159,15 @@ class RunNames(BaseCallbackHandler):
         self.names.append("model")
 
 
-def test_the_judges_calls_are_not_reported_to_handlers_of_the_chain():
-    chains = RunNames()
-    callback, rows = watching()
-    part = rag_chain().with_config(run_name="part", callbacks=[callback])  # ends while the chain around it runs
-    with callback:
-        (RunnableLambda(lambda question: question, name="first") | part).invoke(QUESTION, {"callbacks": [chains]})
-    assert len(rows) == 1
-    assert chains.names == ["RunnableSequence", "first", "part"]
-
-
-def test_the_judges_calls_are_reported_to_the_handlers_in_callbacks():
-    chains, judges = RunNames(), RunNames()
-    callback, _ = watching(callbacks=[judges])
-    with callback:
-        rag_chain().invoke(QUESTION, {"callbacks": [chains, callback]})
-    assert chains.names == ["RunnableLambda"]
+def test_the_judges_calls_are_reported_to_the_handlers_in_callbacks_and_not_to_those_of_the_chain():
+    judges = RunNames()
+    for own in (None, [judges]):
+        chains = RunNames()
+        callback, rows = watching(callbacks=own)
+        part = rag_chain().with_config(run_name="part", callbacks=[callback])  # ends while the chain around it runs
+        with callback:
+            (RunnableLambda(lambda question: question, name="first") | part).invoke(QUESTION, {"callbacks": [chains]})
+        assert (len(rows), chains.names) == (1, ["RunnableSequence", "first", "part"])
     assert judges.names == ["faithfulness", "extract_statements", "model", "verify_statements", "model"]
 
 
@@ -605,6 +598,7 @@ def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(sink
         ({"sinks": [list]}, r"got <class 'list'>; pass JsonlSink\(path\)"),
         ({"sinks": [async_sink]}, "a sink must not be async, got .*async_sink.*; pass a plain function"),
         ({"sinks": [AsyncSink()]}, "a sink must not be async, got .*AsyncSink.*; pass a plain function"),
+        ({"callbacks": [watching()[0]]}, "callbacks must not contain a RagEvalCallback: it would score the judge's"),
         ({"extract": "question"}, "extract must be a function, got str"),
         ({"redact": {}}, "redact must be a function, got dict"),
         ({"budget": 100}, r"budget must be a Budget\(calls"),
@@ -619,12 +613,6 @@ def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(sink
 def test_an_option_that_cannot_be_used_is_refused_when_the_callback_is_made(options, told):
     with pytest.raises(ConfigError, match=told):
         RagEvalCallback(**{"metrics": faithfulness(OfflineJudge()), **options})
-
-
-def test_a_callback_among_the_judges_own_is_refused():
-    callback, _ = watching()
-    with callback, pytest.raises(ConfigError, match="must not contain a RagEvalCallback"):
-        watching(callbacks=[callback])
 
 
 def test_an_unreferenced_callback_is_garbage_collected(monkeypatch):

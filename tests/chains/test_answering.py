@@ -9,6 +9,7 @@ from helpers.each import error_of
 from helpers.samples import CONTEXTS, rag
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tracers.context import collect_runs
 
 from langchain_rageval import ConfigError, answered_by
 from langchain_rageval.errors import JournalError
@@ -217,17 +218,10 @@ def test_wrong_options_are_errors_before_the_chain_is_asked():
 
 
 def test_the_trace_of_the_caller_sees_the_chain():
-    from langchain_core.callbacks import BaseCallbackHandler
-
-    names = []
-
-    class Names(BaseCallbackHandler):
-        def on_chain_start(self, serialized, inputs, *, name=None, **_):
-            names.append(name)
-
     outer = RunnableLambda(lambda _: TESTSET.run(rag().with_config(run_name="rag"), progress=False))
-    outer.invoke(0, {"callbacks": [Names()]})
-    assert names.count("rag") == 3
+    with collect_runs() as collected:
+        outer.invoke(0)
+    assert [run.name for run in collected.traced_runs[-1].child_runs] == ["rag"] * 3
 
 
 async def test_a_question_that_meets_a_connection_of_a_closed_loop_is_asked_again():

@@ -253,7 +253,6 @@ def test_contexts_that_the_chain_was_given_count_as_far_as_the_model_read_them()
 
 def test_a_search_that_shows_no_documents_is_an_error_of_a_metric_that_reads_them():
     sample = ask(searched)
-    assert (sample.answer, sample.contexts) == (ANSWER, None)
     assert sample.metadata == NOTED["a search that shows no documents"][2]
     with pytest.raises(SampleError, match="no retriever ran: return the documents"):
         evaluate([sample], faithfulness(OfflineJudge()), progress=False)

@@ -389,7 +389,7 @@ def test_a_chat_history_of_an_unknown_form_is_kept_and_reported(unread, caplog):
     ]
 
 
-@pytest.mark.parametrize("name", ["conversation", "dialogue", "диалог", "Переписка"])
+@each("name", ["conversation", "dialogue", "диалог", "Переписка"])
 def test_a_transcript_under_the_name_of_a_conversation_is_read(name):
     transcript = "\n".join(f"{'Клиент' if role == 'user' else 'Бот'}: {text}" for role, text in MUNICH)
     sample = Sample.parse({name: transcript, "id": "7"})

@@ -212,7 +212,6 @@ class Node:
         ("Read the file handbook.pdf", ["Read the file handbook.pdf"], {}),
         ({"text": "да", "page": 1}, ["да"], {"page": 1}),
         ({"page_content": "да", "metadata": {"page": 1}}, ["да"], {"page": 1}),
-        ({"content": "да"}, ["да"], {}),
         (Node("да", {"page": 1}), ["да"], {"page": 1}),
         ([Document("да"), "нет", {"text": "ну"}], ["да", "нет", "ну"], {}),
         ((text for text in ("да", "нет")), ["да", "нет"], {}),

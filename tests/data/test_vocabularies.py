@@ -47,11 +47,12 @@ def test_a_number_is_a_text_and_nan_is_missing(value, text):
 # Cells
 
 
-def test_lines_in_two_encodings_are_refused(tmp_path):
-    lines = ['{"question": "Где живут слоны?"}\n'.encode(encoding) for encoding in ("cp1251", "utf-8")]
+def test_an_encoding_is_named_once_and_lines_in_another_are_refused(tmp_path, caplog):
+    lines = ['{"question": "Где живут слоны?"}\n'.encode(encoding) for encoding in ("cp1251", "cp1251", "utf-8")]
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     error = error_of(ConfigError, lambda: [*load_samples(tmp_path / "a.jsonl")])
-    assert str(error) == "a.jsonl, line 2 is UTF-8, earlier lines are cp1251; save the file as UTF-8"
+    assert str(error) == "a.jsonl, line 3 is UTF-8, earlier lines are cp1251; save the file as UTF-8"
+    assert caplog.messages == ["a.jsonl is not UTF-8; read as cp1251"]
 
 
 @each(
@@ -75,12 +76,6 @@ def test_a_mapped_name_that_is_in_no_record_is_logged_and_not_called_read(tmp_pa
     read(tmp_path, text, "a.jsonl", fields={"answer": "rag.answer", "contexts": "rag.dcos"})
     assert caplog.messages[1:] == ["a.jsonl: no record has 'rag.dcos', which fields maps to contexts"]
     assert "dcos" not in caplog.messages[0]
-
-
-def test_an_encoding_is_named_once(tmp_path, caplog):
-    (tmp_path / "a.jsonl").write_bytes('{"question": "Где живут слоны?"}\n{"question": "Кто это?"}\n'.encode("cp1251"))
-    assert [sample.question for sample in load_samples(tmp_path / "a.jsonl")] == ["Где живут слоны?", "Кто это?"]
-    assert caplog.messages == ["a.jsonl is not UTF-8; read as cp1251"]
 
 
 # Any data
