@@ -9,6 +9,7 @@ import openai
 import pytest
 from helpers.each import each
 from helpers.waiting import PATIENCE, Pauses, until
+from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 from langchain_core.runnables import RunnableLambda
@@ -18,6 +19,7 @@ from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.billing import MeteredChain
 from langchain_rageval.run.drivers import adrive, agather, astream_results, drive
+from langchain_rageval.run.embedding import EmbedBatch
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.requests import Call, Compute, Gather, Invoke, InvokeChild, Locked, Pause, Shared, ValidReply
 from langchain_rageval.run.retry import RetryPolicy
@@ -282,6 +284,15 @@ def refusal(status, **headers):
     return openai.APIStatusError("no", response=response, body=None)
 
 
+class Refusing(Embeddings):
+    """Rejects each request."""
+
+    embed_query = None
+
+    def embed_documents(self, texts):
+        raise refusal(429)
+
+
 @BOTH
 def test_the_limiter_learns_of_answers_and_of_rejections_and_of_nothing_else(do):
     outcomes = {
@@ -301,6 +312,10 @@ def test_the_limiter_learns_of_answers_and_of_rejections_and_of_nothing_else(do)
                 do(asks(request), run)
             assert limiter.outcomes == ([expected] if expected else [])
             assert limiter.idle == 4
+    run.governor.limiter = limiter = Reported(4)
+    with suppress(openai.APIStatusError):  # embeddings usually have a quota of their own
+        do(asks(EmbedBatch(Refusing(), ["a"])), run)
+    assert limiter.outcomes == []
 
 
 @BOTH

@@ -25,7 +25,6 @@ from langchain_rageval import (
     RetryPolicy,
     Sample,
     aevaluate,
-    answer_relevance,
     answer_similarity,
     evaluate,
 )
@@ -78,39 +77,28 @@ class TestBatches:
         assert max(map(len, server.embedder.batches)) <= BATCH_SIZE
 
 
-class OnItsLoop(Embeddings):
-    """Embeds on the loop it was made for, through async methods only; notes threads and loops."""
-
-    def __init__(self):
-        self.loops, self.threads = set(), set()
-        self.brain = HashingEmbeddings()
-
-    def embed_documents(self, texts):
-        self.threads.add(threading.current_thread().name)
-        with pytest.raises(RuntimeError):
-            asyncio.get_running_loop()
-        return self.brain.embed_documents(texts)
-
-    async def aembed_documents(self, texts):
-        self.loops.add(asyncio.get_running_loop())
-        return self.brain.embed_documents(texts)
+class Noted(Embeddings):
+    """Notes the threads of its sync calls and the loops of its async ones."""
 
     embed_query = None
 
+    def __init__(self):
+        self.seen = set()
 
-class TestLoops:
-    async def test_async_runs_embed_on_the_callers_loop_alone(self):
-        embeddings = OnItsLoop()
-        check(await aevaluate(RICH, metrics_with(embeddings), progress=False))
-        await answer_relevance(JUDGE, embeddings).ainvoke(RICH[0])
-        assert (embeddings.loops, embeddings.threads) == ({asyncio.get_running_loop()}, set())
+    def embed_documents(self, texts):
+        self.seen.add(threading.current_thread().name)
+        return HashingEmbeddings().embed_documents(texts)
 
-    async def test_sync_runs_embed_in_threads_without_a_loop_also_inside_a_running_one(self):
-        embeddings = OnItsLoop()
-        check(evaluate(RICH, metrics_with(embeddings), progress=False))
-        answer_relevance(JUDGE, embeddings).invoke(RICH[0])
-        assert embeddings.loops == set()
-        assert "MainThread" not in embeddings.threads
+    async def aembed_documents(self, texts):
+        self.seen.add(asyncio.get_running_loop())
+        return HashingEmbeddings().embed_documents(texts)
+
+
+async def test_sync_runs_embed_in_threads_also_beside_a_loop_and_async_ones_on_the_callers_loop_alone():
+    sync, on_loop = Noted(), Noted()
+    check(evaluate(RICH, metrics_with(sync), progress=False))
+    check(await aevaluate(RICH, metrics_with(on_loop), progress=False))
+    assert (sync.seen, on_loop.seen) == ({"rageval"}, {asyncio.get_running_loop()})
 
 
 class TestSecrets:
