@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache, partial
+from inspect import signature
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from helpers.servers.chat import ChatRequest
 from langchain_core.runnables import RunnableLambda
 
+import langchain_rageval
 from langchain_rageval import (
     HashingEmbeddings,
     Metric,
@@ -20,27 +22,12 @@ from langchain_rageval import (
     Sample,
     Score,
     Value,
-    abstention,
-    answer_completeness,
-    answer_correctness,
-    answer_relevance,
-    answer_similarity,
     aspect_critique,
-    bleu,
-    chrf,
     claim_metrics,
-    context_entity_recall,
-    context_precision,
-    context_recall,
-    context_relevance,
-    exact_match,
     faithfulness,
     llm_grader,
     ndcg_at,
     noise_sensitivity,
-    rouge,
-    rubric,
-    string_presence,
 )
 from langchain_rageval.metrics.answer_completeness import list_question_parts
 from langchain_rageval.models.offline_judge import answer_offline
@@ -49,22 +36,7 @@ from langchain_rageval.prompts.layout import read_inputs
 ROWS = Path(__file__).parents[1] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
 
 Build = Callable[..., Metric]
-
-
-def _of_judge(build: Build, *arguments: Any) -> Build:
-    return lambda judge, _embeddings=None, **options: build(judge, *arguments, **options)
-
-
-def _of_embeddings(build: Build) -> Build:
-    return lambda _judge, embeddings=HASHED, **options: build(embeddings, **options)
-
-
-def _of_both(build: Build) -> Build:
-    return lambda judge, embeddings=HASHED, **options: build(judge, embeddings, **options)
-
-
-def _of_nothing(build: Build) -> Build:
-    return lambda _judge=None, _embeddings=None, **options: build(**options)
+HASHED = HashingEmbeddings()
 
 
 def claim_score(score: str, judge: Any, *, name: str | None = None) -> Metric:
@@ -73,33 +45,31 @@ def claim_score(score: str, judge: Any, *, name: str | None = None) -> Metric:
     return part if name is None else part.model_copy(update={"name": name})
 
 
-def _ndcg(judge: Any, **options: Any) -> Metric:
-    return ndcg_at(5, llm_grader(judge), **options)
+def _of_judge_and_embeddings(build: Build) -> Build:
+    """Return a builder of both and of options, which passes what `build` takes."""
+    taken = signature(build).parameters.keys() & {"judge", "embeddings", "model"}
+
+    def built(judge: Any = None, embeddings: Any = HASHED, **options: Any) -> Metric:
+        given = {"judge": judge, "embeddings": embeddings, "model": embeddings}
+        return build(**{name: given[name] for name in taken}, **options)
+
+    return built
 
 
-HASHED = HashingEmbeddings()
-
+_OTHERS: dict[str, Build] = {
+    "conciseness": partial(aspect_critique, aspect="conciseness"),
+    "claim_f1": partial(claim_score, "claim_f1"),
+    "noise_sensitivity_relevant": noise_sensitivity,
+    "ndcg@5": lambda judge, **options: ndcg_at(5, llm_grader(judge), **options),
+}
 METRICS: dict[str, Build] = {
-    "faithfulness": _of_judge(faithfulness),
-    "answer_relevance": _of_both(answer_relevance),
-    "context_precision": _of_judge(context_precision),
-    "context_recall": _of_judge(context_recall),
-    "context_relevance": _of_judge(context_relevance),
-    "answer_similarity": _of_embeddings(answer_similarity),
-    "answer_correctness": _of_both(answer_correctness),
-    "conciseness": _of_judge(aspect_critique, "conciseness"),
-    "claim_f1": _of_judge(partial(claim_score, "claim_f1")),
-    "noise_sensitivity_relevant": _of_judge(noise_sensitivity),
-    "ndcg@5": _of_judge(_ndcg),
-    "context_entity_recall": _of_judge(context_entity_recall),
-    "abstention": _of_judge(abstention),
-    "exact_match": _of_nothing(exact_match),
-    "string_presence": _of_nothing(string_presence),
-    "rouge": _of_nothing(rouge),
-    "bleu": _of_nothing(bleu),
-    "chrf": _of_nothing(chrf),
-    "rubric": _of_judge(rubric),
-    "answer_completeness": _of_judge(answer_completeness),
+    name: _of_judge_and_embeddings(_OTHERS[name] if name in _OTHERS else getattr(langchain_rageval, name))
+    for name in (
+        *("faithfulness", "answer_relevance", "context_precision", "context_recall", "context_relevance"),
+        *("answer_similarity", "answer_correctness", "conciseness", "claim_f1", "noise_sensitivity_relevant"),
+        *("ndcg@5", "context_entity_recall", "abstention", "exact_match", "string_presence", "rouge", "bleu", "chrf"),
+        *("rubric", "answer_completeness"),
+    )
 }
 """Functions that build a metric from a judge, embeddings and options, by score: all builders, and a ranking."""
 

@@ -11,38 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langchain_rageval import OfflineJudge
 from langchain_rageval.metrics.answer_completeness import list_question_parts
-from langchain_rageval.prompts.answer_schemas import (
-    Abstention,
-    Answerable,
-    AspectVerdict,
-    Classification,
-    ContextVerdict,
-    ContextVerdicts,
-    Contradiction,
-    Contradictions,
-    Entities,
-    FactVerdict,
-    FactVerdicts,
-    FalseNegative,
-    FalsePositive,
-    FoundEntities,
-    FoundEntity,
-    NeededSentences,
-    NeedVerdict,
-    NeedVerdicts,
-    RegeneratedQuestions,
-    RelevanceGrade,
-    RelevanceGrades,
-    RubricGrade,
-    RubricGrades,
-    Statements,
-    TruePositive,
-    TurnFact,
-    TurnFacts,
-    Verdict,
-    VerdictLabel,
-    Verdicts,
-)
+from langchain_rageval.prompts import answer_schemas as schemas
 from langchain_rageval.testing.scripted_judge import Reply, ScriptedJudge, ScriptedRequest
 
 
@@ -81,34 +50,34 @@ def human_of(messages: Sequence[BaseMessage]) -> str:
     return next(message.text for message in messages if message.type == "human")
 
 
-def verdict(number: int, label: VerdictLabel, *evidence: str, reason: str = "because") -> Verdict:
+def verdict(number: int, label: schemas.VerdictLabel, *evidence: str, reason: str = "because") -> schemas.Verdict:
     """Return a verdict on the statement with this number."""
-    return Verdict(statement=number, reason=reason, evidence=list(evidence), verdict=label)
+    return schemas.Verdict(statement=number, reason=reason, evidence=list(evidence), verdict=label)
 
 
-def supported(number: int, *evidence: str) -> Verdict:
+def supported(number: int, *evidence: str) -> schemas.Verdict:
     """Return the verdict "supported", by default by sentence 1.1."""
     return verdict(number, "supported", *(evidence or ("1.1",)))
 
 
-def contradicted(number: int, *evidence: str) -> Verdict:
+def contradicted(number: int, *evidence: str) -> schemas.Verdict:
     """Return the verdict "contradicted", by default by sentence 1.1."""
     return verdict(number, "contradicted", *(evidence or ("1.1",)))
 
 
-def absent(number: int) -> Verdict:
+def absent(number: int) -> schemas.Verdict:
     """Return the verdict "absent"."""
     return verdict(number, "absent")
 
 
-def verdicts(*given: Verdict) -> Verdicts:
+def verdicts(*given: schemas.Verdict) -> schemas.Verdicts:
     """Return a reply of verify_statements."""
-    return Verdicts(verdicts=list(given))
+    return schemas.Verdicts(verdicts=list(given))
 
 
-def statements(*texts: str) -> Statements:
+def statements(*texts: str) -> schemas.Statements:
     """Return a reply of extract_statements."""
-    return Statements(statements=list(texts))
+    return schemas.Statements(statements=list(texts))
 
 
 def classification(
@@ -116,7 +85,7 @@ def classification(
     fp: Sequence[int] = (),
     fn: Sequence[int] = (),
     extra: Mapping[int, Sequence[int]] | None = None,
-) -> Classification:
+) -> schemas.Classification:
     """Return a reply of classify_statements.
 
     Args:
@@ -125,67 +94,75 @@ def classification(
         fn: reference statements that the answer lacks.
         extra: answer statements that say more, with the reference statements that they contain.
     """
-    wrong = [FalsePositive(answer=n, reason=f"fp{n}", kind="contradicts", references=[]) for n in fp]
+    wrong = [schemas.FalsePositive(answer=n, reason=f"fp{n}", kind="contradicts", references=[]) for n in fp]
     more = [
-        FalsePositive(answer=n, reason=f"extra{n}", kind="extra", references=list(contained))
+        schemas.FalsePositive(answer=n, reason=f"extra{n}", kind="extra", references=list(contained))
         for n, contained in (extra or {}).items()
     ]
-    return Classification(
-        TP=[TruePositive(answer=n, references=list(said), reason=f"tp{n}") for n, said in (tp or {}).items()],
+    return schemas.Classification(
+        TP=[schemas.TruePositive(answer=n, references=list(said), reason=f"tp{n}") for n, said in (tp or {}).items()],
         FP=wrong + more,
-        FN=[FalseNegative(reference=n, reason=f"fn{n}") for n in fn],
+        FN=[schemas.FalseNegative(reference=n, reason=f"fn{n}") for n in fn],
     )
 
 
-def grades(useful: Mapping[int, bool]) -> ContextVerdicts:
+def grades(useful: Mapping[int, bool]) -> schemas.ContextVerdicts:
     """Return a reply of grade_contexts."""
-    return ContextVerdicts(verdicts=[ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()])
+    return schemas.ContextVerdicts(
+        verdicts=[schemas.ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()]
+    )
 
 
-def relevance(given: Mapping[int, int]) -> RelevanceGrades:
+def relevance(given: Mapping[int, int]) -> schemas.RelevanceGrades:
     """Return a reply of grade_relevance."""
-    return RelevanceGrades(grades=[RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()])
+    return schemas.RelevanceGrades(
+        grades=[schemas.RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()]
+    )
 
 
-def needed(*numbers: str, reason: str = "because") -> NeededSentences:
+def needed(*numbers: str, reason: str = "because") -> schemas.NeededSentences:
     """Return a reply of select_sentences."""
-    return NeededSentences(reason=reason, sentences=list(numbers))
+    return schemas.NeededSentences(reason=reason, sentences=list(numbers))
 
 
-def questions(*texts: str, evasive: bool = False) -> RegeneratedQuestions:
+def questions(*texts: str, evasive: bool = False) -> schemas.RegeneratedQuestions:
     """Return a reply of regenerate_questions."""
-    return RegeneratedQuestions(evasive=evasive, questions=list(texts))
+    return schemas.RegeneratedQuestions(evasive=evasive, questions=list(texts))
 
 
-def critique(applies: bool, reason: str = "because") -> AspectVerdict:
+def critique(applies: bool, reason: str = "because") -> schemas.AspectVerdict:
     """Return a reply of critique_aspect."""
-    return AspectVerdict(reason=reason, verdict=applies)
+    return schemas.AspectVerdict(reason=reason, verdict=applies)
 
 
-def entities(*texts: str) -> Entities:
+def entities(*texts: str) -> schemas.Entities:
     """Return a reply of extract_entities."""
-    return Entities(entities=list(texts))
+    return schemas.Entities(entities=list(texts))
 
 
-def found_in(evidence: Mapping[int, Sequence[str]]) -> FoundEntities:
+def found_in(evidence: Mapping[int, Sequence[str]]) -> schemas.FoundEntities:
     """Return a reply of find_entities, from the number of each found entity to its citations."""
-    return FoundEntities(found=[FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()])
+    return schemas.FoundEntities(
+        found=[schemas.FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()]
+    )
 
 
-def abstains(yes: bool, reason: str = "because") -> Abstention:
+def abstains(yes: bool, reason: str = "because") -> schemas.Abstention:
     """Return a reply of detect_abstention."""
-    return Abstention(reason=reason, abstains=yes)
+    return schemas.Abstention(reason=reason, abstains=yes)
 
 
-def answerable(yes: bool, reason: str = "because") -> Answerable:
+def answerable(yes: bool, reason: str = "because") -> schemas.Answerable:
     """Return a reply of detect_answerable."""
-    return Answerable(reason=reason, answerable=yes)
+    return schemas.Answerable(reason=reason, answerable=yes)
 
 
-def graded(**given: int) -> RubricGrades:
+def graded(**given: int) -> schemas.RubricGrades:
     """Return a reply of grade_rubric, from criterion to grade; "_" in a name stands for a space."""
-    return RubricGrades(
-        grades=[RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()]
+    return schemas.RubricGrades(
+        grades=[
+            schemas.RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()
+        ]
     )
 
 
@@ -215,25 +192,31 @@ class Refusal(Exception):
         self.status_code = status_code
 
 
-def turn_facts(**lists: Sequence[tuple[int, str]]) -> TurnFacts:
+def turn_facts(**lists: Sequence[tuple[int, str]]) -> schemas.TurnFacts:
     """Return a reply of list_turn_facts, from pairs of the number of a turn and a text in each of its lists."""
-    said = {name: [TurnFact(turn=n, text=text) for n, text in items] for name, items in lists.items()}
-    return TurnFacts(**{name: said.get(name, []) for name in TurnFacts.model_fields})
+    said = {name: [schemas.TurnFact(turn=n, text=text) for n, text in items] for name, items in lists.items()}
+    return schemas.TurnFacts(**{name: said.get(name, []) for name in schemas.TurnFacts.model_fields})
 
 
-def contradictions(*numbers: tuple[int, int], reason: str = "r") -> Contradictions:
+def contradictions(*numbers: tuple[int, int], reason: str = "r") -> schemas.Contradictions:
     """Return a reply of find_contradictions, from pairs of statements."""
-    return Contradictions(contradictions=[Contradiction(reason=reason, first=a, second=b) for a, b in numbers])
+    return schemas.Contradictions(
+        contradictions=[schemas.Contradiction(reason=reason, first=a, second=b) for a, b in numbers]
+    )
 
 
-def fact_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> FactVerdicts:
+def fact_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> schemas.FactVerdicts:
     """Return a reply of check_user_facts, from number, verdict and turns of each fact."""
-    return FactVerdicts(verdicts=[FactVerdict(fact=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given])
+    return schemas.FactVerdicts(
+        verdicts=[schemas.FactVerdict(fact=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
+    )
 
 
-def need_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> NeedVerdicts:
+def need_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> schemas.NeedVerdicts:
     """Return a reply of check_needs, from number, verdict and turns of each need."""
-    return NeedVerdicts(verdicts=[NeedVerdict(need=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given])
+    return schemas.NeedVerdicts(
+        verdicts=[schemas.NeedVerdict(need=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
+    )
 
 
 class Vectors(Embeddings):
