@@ -111,5 +111,12 @@ def test_invalid_arguments_are_refused(options, message):
         score_batch(table(ROWS[:1]), **{"make_metrics": two_metrics, **options})
 
 
+def test_a_damaged_row_makes_no_report():
+    scored = score_batch(table([ROWS[0] | {"id": "a"}]), two_metrics)
+    damaged = scored.set_column(scored.schema.get_field_index("scores"), "scores", [["{}}"]])
+    error = error_of(ConfigError, report_of_tables, [damaged])
+    assert str(error).startswith("row 'a' does not come from a table of scores: ")
+
+
 def test_a_table_of_other_columns_makes_no_report():
     assert "the rows lack context_ids, id, index" in str(error_of(ConfigError, report_of_tables, [table(ROWS[:1])]))
