@@ -4,7 +4,7 @@ import random
 from statistics import fmean
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.reports import failed, row, scored
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.messages import AIMessage
@@ -254,16 +254,13 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     audit = report.audit["grade"]
     assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 20)
     assert str(audit) == "grade: no sample has a score of the strong judge (20 failed)"
-    with pytest.raises(BelowThreshold) as raised:
-        report.check({"grade": 0.5})
-    assert raised.value.codes == ["nothing-audited", "incomplete"]
+    assert error_of(BelowThreshold, report.check, {"grade": 0.5}).codes == ["nothing-audited", "incomplete"]
 
 
 def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
     report = report_of([(1.0, None if number % 4 == 3 else 1.0) for number in range(200)])
-    with pytest.raises(BelowThreshold) as raised:
-        report.check({"grade": 0.6}, max_failed=0.2)
-    assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may [audit-failed]"
+    error = error_of(BelowThreshold, report.check, {"grade": 0.6}, max_failed=0.2)
+    assert str(error) == "the audit of grade failed on 50 of 200 samples, at most 20% may [audit-failed]"
 
 
 def test_metrics_without_a_judge_are_named_and_not_audited():
@@ -271,9 +268,8 @@ def test_metrics_without_a_judge_are_named_and_not_audited():
     report = evaluate(items, [exact_match(), faithfulness(OfflineJudge())], audit=Audit(OfflineJudge()), progress=False)
     assert list(report.audit) == ["faithfulness"]
     assert "Not audited, because no other judge can be put in: exact_match." in report.notes
-    with pytest.raises(ConfigError) as raised:
-        evaluate(items, exact_match(), audit=Audit(OfflineJudge()), progress=False)
-    assert str(raised.value) == "nothing to audit: exact_match use no judge that can be replaced; leave out audit="
+    error = error_of(ConfigError, evaluate, items, exact_match(), audit=Audit(OfflineJudge()), progress=False)
+    assert str(error) == "nothing to audit: exact_match use no judge that can be replaced; leave out audit="
 
 
 class Entails(BaseCrossEncoder):
@@ -393,9 +389,7 @@ def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_d
     ],
 )
 def test_an_audit_takes_a_judge_a_share_and_a_seed(options, message):
-    with pytest.raises(ConfigError) as raised:
-        Audit(**{"judge": OfflineJudge(), **options})
-    assert str(raised.value) == message
+    assert str(error_of(ConfigError, Audit, **{"judge": OfflineJudge(), **options})) == message
 
 
 def test_scores_below_0_have_a_mean_of_the_audit_and_no_interval():

@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import RICH, offline
 from helpers.servers.batches import BatchServer
 from helpers.servers.endpoints import OpenAIServer
@@ -162,9 +162,8 @@ def test_a_server_without_a_batch_api_is_named():
 
 
 def test_a_judge_without_a_batch_api_is_refused_before_any_call():
-    with pytest.raises(ConfigError) as caught:
-        evaluate(RICH, [faithfulness(OfflineJudge())], batch=Batch(), progress=False)
-    assert str(caught.value) == (
+    error = error_of(ConfigError, evaluate, RICH, [faithfulness(OfflineJudge())], batch=Batch(), progress=False)
+    assert str(error) == (
         "OfflineJudge has no supported batch API: batch= takes judges of ChatOpenAI and ChatAnthropic, such as "
         "openai:MODEL and anthropic:MODEL; leave it out for other judges"
     )
@@ -172,9 +171,7 @@ def test_a_judge_without_a_batch_api_is_refused_before_any_call():
 
 @each("poll", [0, -1.5, float("inf"), float("nan"), "fast", True, None])
 def test_the_seconds_between_polls_are_checked(poll):
-    with pytest.raises(ConfigError) as caught:
-        Batch(poll=poll)
-    assert str(caught.value) == f"poll must be a number of seconds above 0, got {poll!r}"
+    assert str(error_of(ConfigError, Batch, poll=poll)) == f"poll must be a number of seconds above 0, got {poll!r}"
 
 
 def test_embeddings_without_a_batch_api_are_called_live():

@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.samples import town
 from helpers.scripted import Vectors, offline_reply
 from helpers.waiting import PATIENCE, until
@@ -125,9 +125,7 @@ async def test_astream_evaluate_and_evaluate_end_with_the_error(error):
             pass
 
     assert (await bounded(outcome_of(read()))).result() is error
-    with pytest.raises(type(error)) as raised:
-        evaluate(SAMPLES, metric, progress=False)
-    assert raised.value is error
+    assert error_of(type(error), evaluate, SAMPLES, metric, progress=False) is error
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

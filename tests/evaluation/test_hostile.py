@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.offline import METRICS, rag_samples
 from helpers.samples import ANSWER, CONTEXTS, QUESTION
 from helpers.servers.chat import Faults
@@ -381,9 +381,8 @@ def test_a_header_that_the_server_repeats_appears_nowhere(caplog, tmp_path):
     texts = [repr(report), report._repr_html_(), str(list(report.rows)), caplog.text, repr(faithfulness(model))]
     texts += [path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()]
     assert not [text for text in texts if SECRET in text or SECRET[::-1] in text]
-    with pytest.raises(RuntimeError) as caught:
-        faithfulness(model).invoke(FULL)
-    assert str(caught.value) == "401: you sent {'x-tenant': '***'} and {'x-other': '***'}"
+    error = error_of(RuntimeError, faithfulness(model).invoke, FULL)
+    assert str(error) == "401: you sent {'x-tenant': '***'} and {'x-other': '***'}"
 
 
 def test_an_exception_of_the_package_holds_no_secret_that_a_reply_repeats():

@@ -5,7 +5,7 @@ import re
 from typing import get_type_hints
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.samples import SAMPLE
 from langchain_core.callbacks import BaseCallbackHandler
 
@@ -90,9 +90,8 @@ def test_a_misspelled_option_raises_before_anything_is_read(function, given, opt
     ],
 )
 def test_an_option_of_another_kind_is_refused(options, message):
-    with pytest.raises(ConfigError) as caught:
-        evaluate([SAMPLE], faithfulness(OfflineJudge()), **{"progress": False, **options})
-    assert str(caught.value) == message
+    error = error_of(ConfigError, evaluate, [SAMPLE], faithfulness(OfflineJudge()), **{"progress": False, **options})
+    assert str(error) == message
 
 
 def test_a_run_has_the_default_values_of_missing_options():

@@ -1,6 +1,7 @@
 """Instruments of scores: what the journal stores, what a report lists, and what is compared."""
 
 import pytest
+from helpers.each import error_of
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -129,9 +130,7 @@ def test_a_version_identifies_a_model():
     one, other = (faithfulness(Judge(RunnableLambda(ask), version=version)) for version in ("1", "2"))
     assert one.provenance.unknown == other.provenance.unknown == ""
     assert one.instrument != other.instrument
-    with pytest.raises(ConfigError) as error:
-        Judge(OFFLINE, version=1)
-    assert str(error.value) == "version must be a text, got int"
+    assert str(error_of(ConfigError, Judge, OFFLINE, version=1)) == "version must be a text, got int"
 
 
 @pytest.mark.parametrize("front", [False, True])
@@ -151,13 +150,9 @@ def test_a_function_before_the_steps_or_before_the_metric_is_part_of_what_is_fou
 def test_a_rescored_metric_keeps_what_found_its_facts():
     one, other = (evaluate(SAMPLES, faithfulness(judge), progress=False) for judge in (OFFLINE, Warm()))
     message = "different instruments (judge, prompts, options or version) scored faithfulness (judge class: "
-    with pytest.raises(ConfigError) as error:
-        one.compare(other)
-    assert str(error.value).startswith(message)
+    assert str(error_of(ConfigError, one.compare, other)).startswith(message)
     rescored = one.rescore(faithfulness(Warm()))
-    with pytest.raises(ConfigError) as error:
-        rescored.compare(other)
-    assert str(error.value).startswith(message)
+    assert str(error_of(ConfigError, rescored.compare, other)).startswith(message)
     assert rescored.compare(one)["faithfulness"].difference == 0.0
     assert rescored.instruments() == one.instruments()
 

@@ -5,6 +5,7 @@ from importlib import import_module
 
 import pandas as pd
 import pytest
+from helpers.each import error_of
 from helpers.samples import SAMPLE
 
 from langchain_rageval import (
@@ -114,9 +115,7 @@ def test_the_rows_of_polars_are_read_without_polars():
     ],
 )
 def test_what_is_no_table_yet_is_refused_with_the_way_to_one(samples, message):
-    with pytest.raises(ConfigError) as caught:
-        evaluate(samples, string_presence(), progress=False)
-    assert str(caught.value) == message
+    assert str(error_of(ConfigError, evaluate, samples, string_presence(), progress=False)) == message
 
 
 @pytest.mark.parametrize(("first", "count"), [({}, 2), (Sample(question="Кто?"), 3)])

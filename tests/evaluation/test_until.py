@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 from helpers.doors import report_by
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.reports import LOST
 from helpers.waiting import PATIENCE
 
@@ -106,9 +106,7 @@ def test_a_baseline_of_another_judge_is_refused():
     texts = [Sample(question=f"{n}?", answer="It is 5 km.", contexts=["It is 5 km."]) for n in range(3)]
     baseline = evaluate(texts, faithfulness(OfflineJudge()), progress=False)
     other = faithfulness(Judge(OfflineJudge(), draws=3))
-    with pytest.raises(ConfigError) as raised:
-        evaluate(texts, other, until=Decided.against(baseline), progress=False)
-    assert str(raised.value) == (
+    assert str(error_of(ConfigError, evaluate, texts, other, until=Decided.against(baseline), progress=False)) == (
         "another judge, prompts, options or version scored faithfulness in the baseline: the difference "
         "cannot be attributed to the systems; score both in the same way"
     )
@@ -229,9 +227,7 @@ def test_a_gate_that_only_all_samples_decide_is_decided_by_them_and_passes_at_it
     ],
 )
 def test_invalid_rules_are_refused_before_any_call(make, message):
-    with pytest.raises(ConfigError) as raised:
-        make()
-    assert str(raised.value) == message
+    assert str(error_of(ConfigError, make)) == message
 
 
 # What the rules count, compared with bounds that are computed from all samples
