@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from helpers.samples import CONTEXTS
+from helpers.samples import CONTEXTS, town
 from helpers.screens import cells_of
 
 from langchain_rageval import Report
@@ -13,17 +13,7 @@ from langchain_rageval import Report
 @pytest.fixture
 def samples(written):
     """A file of twenty samples that share no text."""
-    made = [
-        {
-            "id": f"q-{n}",
-            "question": f"When was town {n} founded?",
-            "answer": f"Town {n} was founded in 1158.",
-            "contexts": [*CONTEXTS, f"Town {n} was founded in 1158."],
-            "references": [f"Henry founded town {n}."],
-        }
-        for n in range(20)
-    ]
-    return written(*made)
+    return written(*map(town, range(20)))
 
 
 @pytest.fixture

@@ -16,13 +16,7 @@ from langchain_rageval.evaluation.dry_run import context_window, estimated_token
 from langchain_rageval.run.requests import Call, Invoke, Rate
 
 SHORT = {"id": "short", "question": "What?", "answer": "It is 5.", "contexts": ["It is 5."], "references": ["5"]}
-LONG = {
-    "id": "long",
-    "question": "What?",
-    "answer": "It is 5.",
-    "contexts": ["It is 5 and fine. " * 1_000],
-    "references": ["5"],
-}
+LONG = {**SHORT, "id": "long", "contexts": ["It is 5 and fine. " * 1_000]}
 
 
 class Windowed(OfflineJudge):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from helpers.each import each, error_of
 from helpers.offline import METRICS, rag_samples
-from helpers.samples import ANSWER, CONTEXTS, QUESTION
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, SAMPLE
 from helpers.servers.chat import Faults
 from langchain_core.runnables import RunnableLambda
 from pydantic import Field
@@ -73,12 +73,7 @@ def every_text(test: Callable[..., None], some: Iterable[str] = SOME) -> Callabl
     return pytest.mark.parametrize("texts", cases)(run)
 
 
-FULL: dict[str, Any] = {
-    "question": QUESTION,
-    "answer": ANSWER,
-    "contexts": CONTEXTS,
-    "references": ["Munich was founded in 1158."],
-}
+FULL: dict[str, Any] = {**SAMPLE, "references": ["Munich was founded in 1158."]}
 STEERING = {chr(code) for code in (*range(32), *range(127, 160))} - {"\n"}
 STEERING |= set("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 

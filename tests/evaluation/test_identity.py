@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.samples import QUESTION, SAMPLE
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import ConfigurableField
@@ -14,14 +15,7 @@ from pydantic import Field, PrivateAttr
 from langchain_rageval import OfflineJudge, evaluate, faithfulness, metric
 from langchain_rageval.errors import ConfigError
 
-SAMPLES = [
-    {
-        "question": f"When was Munich founded, {n}?",
-        "answer": "Munich was founded in 1158. A million elephants live there.",
-        "contexts": ["Munich was founded in 1158 by Henry the Lion."],
-    }
-    for n in range(3)
-]
+SAMPLES = [{**SAMPLE, "question": f"{QUESTION} {n}"} for n in range(3)]
 
 
 class Lax(OfflineJudge):

@@ -16,6 +16,7 @@ import pytest
 from helpers.doors import report_by
 from helpers.lives import evaluated, exit_code, started
 from helpers.offline import offline as offline_brain
+from helpers.samples import town
 from helpers.scripted import answering, human_of, offline_reply
 from helpers.waiting import PATIENCE, Connections, until
 from langchain_core.runnables import RunnableLambda
@@ -37,18 +38,7 @@ from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.run import journal as journals
 from langchain_rageval.run.journal import Journal
 
-
-def sample(number, **more):
-    return {
-        "question": f"When was Munich founded ({number})?",
-        "answer": f"Munich was founded in {1150 + number}. It lies on the Isar.",
-        "contexts": ["Munich was founded in 1158.", f"It lies on the Isar, at {number} m."],
-        "references": ["Munich was founded in 1158."],
-        **more,
-    }
-
-
-SAMPLES = [sample(number) for number in range(12)]
+SAMPLES = [town(number) for number in range(12)]
 
 
 def judged():
@@ -97,7 +87,7 @@ def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
     moved = [{**given, "id": f"q-{n}", "metadata": {"split": n}} for n, given in enumerate(reversed(SAMPLES))]
     evaluate(moved, faithfulness(judge), progress=False, journal=journal)
     assert len(judge.asked) == asked
-    evaluate([sample(0, references=["Another."])], faithfulness(judge), progress=False, journal=journal)
+    evaluate([town(0, references=["Another."])], faithfulness(judge), progress=False, journal=journal)
     assert len(judge.asked) == asked + 2
 
 
@@ -126,12 +116,12 @@ def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
     repaired = threading.Event()  # of the server: no setting of the judge
 
     def answer(messages):
-        if not repaired.is_set() and "(1)" in human_of(messages):
+        if not repaired.is_set() and "town 0001" in human_of(messages):
             raise Down
         return offline_reply(messages)
 
     judge = answering(answer)
-    given = [sample(0, answer="I do not know."), sample(1), sample(2)]
+    given = [town(0, answer="I do not know."), town(1), town(2)]
     first = evaluate(given, faithfulness(judge), progress=False, journal=journal)
     assert [row.scores["faithfulness"].unscored is not None for row in first.rows] == [True, False, False]
     assert [score.failure.error for _, score in first.failures()] == ["Down"]
@@ -140,7 +130,7 @@ def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
     second = evaluate(given, faithfulness(judge), progress=False, journal=journal)
     assert second.failures() == []
     assert len(judge.asked) == asked + 2
-    assert all("(1)" in human_of(messages) for messages in judge.asked[asked:])
+    assert all("town 0001" in human_of(messages) for messages in judge.asked[asked:])
 
 
 def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(journal):
@@ -311,7 +301,7 @@ def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journa
             (pages,) = connection.execute("PRAGMA page_count").fetchone()
     prepare = journals._prepare
     monkeypatch.setattr(journals, "_prepare", prepare_full)
-    big = [sample(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
+    big = [town(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
     with pytest.raises(JournalError, match="the disk is full: free some space and start again"):
         evaluate(big, faithfulness(judged()), progress=False, journal=journal)
     with closing(Journal(journal)) as full:

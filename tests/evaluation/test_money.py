@@ -1,25 +1,18 @@
 """Money of runs, plans and test sets."""
 
 import pytest
+from helpers.samples import town
 from helpers.writers import Ring, documents
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from langchain_rageval import OfflineJudge, Sample, TestsetGenerator, context_recall, evaluate, faithfulness, plan
+from langchain_rageval import OfflineJudge, TestsetGenerator, context_recall, evaluate, faithfulness, plan
 from langchain_rageval.run.progress import Progress
 from langchain_rageval.run.usage import PriceList, UsageMeter
 from langchain_rageval.testset import Testset
 
-SAMPLES = [
-    Sample(
-        question=f"Когда основан город {n}?",
-        answer=f"Город основан в {1100 + n} году.",
-        contexts=[f"Город основан в {1100 + n} году."],
-        references=[f"В {1100 + n} году."],
-    )
-    for n in range(4)
-]
+SAMPLES = [town(n) for n in range(4)]
 
 
 class Metered(BaseChatModel):

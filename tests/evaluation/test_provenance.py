@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.each import error_of
+from helpers.samples import QUESTION, SAMPLE
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -10,15 +11,7 @@ from langchain_rageval.data.instrument import differences
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.steps.extract_statements import extract_statements
 
-SAMPLES = [
-    {
-        "id": str(number),
-        "question": f"When was it founded, {number}?",
-        "answer": f"Munich was founded in {1100 + number}. Elephants live there.",
-        "contexts": [f"Munich was founded in {1100 + number}."],
-    }
-    for number in range(8)
-]
+SAMPLES = [{**SAMPLE, "question": f"{QUESTION} {n}"} for n in range(8)]
 OFFLINE = OfflineJudge()
 
 
