@@ -1,14 +1,12 @@
 """`Report.by_evolution`: paired differences within trees between each evolution and the simple question."""
 
 from io import BytesIO
-from statistics import fmean
 
 import pytest
 from helpers.reports import failed, row, scored
 from helpers.stored import assert_stored, described, plain
 
 from langchain_rageval import ConfigError, Report
-from langchain_rageval.statistics import paired_difference
 
 
 def tree_row(place, tree, evolution, *scores):
@@ -24,21 +22,6 @@ def forest(harder=0.5, trees=8):
             scores = [scored(own), scored(1 - own, "noise_sensitivity", direction="lower")]
             rows.append(tree_row(len(rows), f"tree-{number}", evolution, *scores))
     return Report(rows)
-
-
-def test_differences_are_paired_within_trees():
-    found = forest().by_evolution()
-    reasoning = found["reasoning"]["faithfulness"]
-    expected = paired_difference([-0.5] * 8, list(range(8)))
-    assert (reasoning.difference, reasoning.low, reasoning.high) == (expected.mean, expected.low, expected.high)
-    assert (reasoning.clusters, reasoning.verdict, reasoning.worse) == (8, "worse", 8)
-    assert reasoning.baseline == pytest.approx(fmean(0.5 + 0.05 * n for n in range(8)))
-    assert found["conditional"]["faithfulness"].difference == 0.0
-    assert found["conditional"]["faithfulness"].verdict == "inconclusive"
-    assert list(found) == ["reasoning", "conditional"]
-    assert found.trees == 8
-    noise = found["reasoning"]["noise_sensitivity"]
-    assert (noise.difference, noise.verdict) == (pytest.approx(0.5), "worse")
 
 
 def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():

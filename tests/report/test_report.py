@@ -1,13 +1,8 @@
 import pytest
 from helpers.each import each
-from helpers.offline import offline
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
-from helpers.servers.chat import Faults
 
-from langchain_rageval import ConfigError, Judge, Report, evaluate, faithfulness
-
-SAMPLE = {"question": "Q?", "answer": "Munich is old.", "contexts": ["Munich is old."]}
-
+from langchain_rageval import ConfigError, Report
 
 # Failures and the worst
 
@@ -80,22 +75,3 @@ def test_a_frame_has_a_line_for_each_sample_and_says_why_there_is_no_value():
     assert frame["metadata.split"][0] == "x"
     assert frame["contexts"][0] == ["c"]
     assert len(report_of().to_pandas()) == 0
-
-
-# Notes
-
-
-@pytest.mark.parametrize(
-    ("mode", "faults", "rung"),
-    [
-        ("auto", [], "json_schema"),
-        ("function_calling", [], "function_calling"),
-        ("auto", ["refused_format"], "function_calling"),
-    ],
-)
-def test_a_report_says_how_a_model_was_asked(openai_server, chat_openai, mode, faults, rung):
-    server = openai_server(offline, faults=Faults.script(faults))
-    report = evaluate([SAMPLE], faithfulness(Judge(chat_openai(server), mode=mode)), progress=False)
-    (note,) = report.notes
-    assert note.endswith(f" was called in {rung} mode.")
-    assert "sk-test" not in note

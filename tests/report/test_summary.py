@@ -60,22 +60,6 @@ def test_abstained_counts_the_answers_without_facts(scores, abstained):
 # Several metrics
 
 
-def test_an_aspect_is_the_mean_of_its_metrics_with_lower_is_better_turned_round():
-    summary = report_of(
-        [
-            scored(0.8),
-            scored(0.4, "noise", direction="lower"),
-            scored(0.1, "similarity", aspect="answer"),
-            unscored("nothing", "ranks", aspect="ranking"),
-        ]
-    ).summary()
-    assert summary.aspects["grounding"].mean == pytest.approx((0.8 + 0.6) / 2)
-    assert list(summary.aspects["grounding"].metrics) == ["faithfulness", "noise"]
-    assert summary.aspects["answer"].mean == 0.1
-    assert summary.aspects["ranking"].mean is None
-    assert summary["noise"].mean == 0.4
-
-
 def test_scores_count_under_the_name_that_the_row_has_for_them():
     both = Row(index=0, sample=Sample(question="Q?"), scores={"one": scored(1.0), "two": scored(0.5)})
     report = Report([both])
@@ -107,10 +91,15 @@ def test_a_long_message_is_cut():
     assert line.endswith(": " + "x" * 300 + "…")
 
 
-def test_an_aspect_leaves_out_metrics_of_another_range_but_names_those_without_a_mean():
-    grade = scored(4.0, "grade", range=(1, 5))
-    summary = report_of([scored(0.5), grade, scored(0.0, "half", range=(0, 2)), failed("lost")]).summary()
-    assert (summary.aspects["grounding"].mean, summary.aspects["grounding"].metrics) == (0.5, ["faithfulness", "lost"])
+def test_an_aspect_is_the_mean_of_its_metrics_of_the_range_0_to_1_with_lower_is_better_turned_round():
+    others = [scored(4.0, "grade", range=(1, 5)), scored(0.0, "half", range=(0, 2)), failed("lost")]
+    noise, ranks = scored(0.4, "noise", direction="lower"), unscored("nothing", "ranks", aspect="ranking")
+    summary = report_of([scored(0.8), noise, scored(0.1, "similarity", aspect="answer"), ranks, *others]).summary()
+    assert {aspect: (own.mean, own.metrics) for aspect, own in summary.aspects.items()} == {
+        "grounding": (pytest.approx((0.8 + 0.6) / 2), ["faithfulness", "noise", "lost"]),
+        "answer": (0.1, ["similarity"]),
+        "ranking": (None, ["ranks"]),
+    }
     assert str(summary["lost"]) == "lost no score (0 scored, 0 unscored, 1 failed; 0 calls)"
 
 
