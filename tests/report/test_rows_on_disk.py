@@ -163,20 +163,6 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
 # What stands there already
 
 
-def test_an_older_report_stays_until_the_new_one_is_finished(out):
-    old = evaluate(many(2), own(0.5), progress=False, out=out)
-    seen = []
-
-    def looking(_):
-        seen.append(Report.load(out) == old)
-        return Score(metric="own", aspect="answer", value=1.0)
-
-    new = evaluate(many(5), RunnableLambda(looking), progress=False, out=out)
-    assert seen == [True] * 5
-    assert [row.scores["own"].value for row in old.rows] == [0.5] * 2  # from the file that is no longer there
-    assert Report.load(out) == new != old
-
-
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_an_older_report_stays_when_the_run_raises_and_what_was_finished_lies_beside(out, door):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
