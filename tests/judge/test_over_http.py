@@ -106,17 +106,16 @@ class TestEveryMetric:
         assert usage.embedded == len(server.embedder.texts)
         assert server.refused == Counter(lacking)
 
-    @pytest.mark.parametrize("options", [{}, {"model_kwargs": {"encoding_format": "float"}}], ids=["base64", "float"])
-    async def test_similarity_is_that_of_the_offline_run(self, openai_server, openai_embeddings, options):
-        server = openai_server(offline)
-        usage = await self.check(METRICS["answer_similarity"](None, openai_embeddings(server, **options)))
+    @pytest.mark.parametrize(
+        ("endpoint", "options"),
+        [("openai", {}), ("openai", {"model_kwargs": {"encoding_format": "float"}}), ("gigachat", {})],
+        indirect=["endpoint"],
+    )
+    async def test_similarity_is_that_of_the_offline_run(self, endpoint, options):
+        server = endpoint.server(offline)
+        usage = await self.check(METRICS["answer_similarity"](None, endpoint.embeddings(server, **options)))
         assert (usage.calls, usage.embedded) == (0, 2 * (3 + 2))
         assert [len(texts) for texts in server.embedder.batches] == [1 + 2, 1 + 2, 1 + 1, 1 + 1]
-
-    async def test_similarity_through_gigachat_is_that_of_the_offline_run(self, gigachat_server, gigachat_embeddings):
-        server = gigachat_server(offline)
-        usage = await self.check(METRICS["answer_similarity"](None, gigachat_embeddings(server)))
-        assert usage.embedded == len(server.embedder.texts) == 2 * (3 + 2)
 
     async def check(self, metric):
         """Sync and async, both samples; gives what it cost in all."""

@@ -95,14 +95,10 @@ def test_the_creation_of_a_batch_is_never_retried_by_the_client():
         assert found.call_count == 1
 
 
-def counted(**counts):
-    return SimpleNamespace(**counts)
-
-
 @each(
     ("status", "counts", "errors", "expected"),
     [
-        ("in_progress", counted(completed=3, failed=1), None, BatchState(False, 3, 1)),
+        ("in_progress", SimpleNamespace(completed=3, failed=1), None, BatchState(False, 3, 1)),
         *((status, None, None, BatchState(False, 0, 0)) for status in ("validating", "finalizing", "cancelling")),
         *((status, None, None, BatchState(True, 0, 0)) for status in ("completed", "expired", "cancelled")),
         ("failed", None, None, BatchState(True, 0, 0, "no reason given")),
@@ -121,7 +117,7 @@ def test_the_state_of_a_batch_of_openai(status, counts, errors, expected):
 
 def test_the_state_of_a_batch_of_anthropic_counts_every_request_without_a_reply_as_failed():
     client = MagicMock()
-    counts = counted(processing=1, succeeded=50, errored=200, canceled=3000, expired=40000)
+    counts = SimpleNamespace(processing=1, succeeded=50, errored=200, canceled=3000, expired=40000)
     for status, has_ended in (("ended", True), ("in_progress", False), ("canceling", False)):
         batch = SimpleNamespace(processing_status=status, request_counts=counts)
         client.with_options.return_value.messages.batches.retrieve.return_value = batch
@@ -141,7 +137,7 @@ def test_the_state_of_a_batch_of_anthropic_counts_every_request_without_a_reply_
     ],
 )
 def test_the_first_batch_after_the_time_is_that_of_the_run(times, found):
-    counts = counted(processing=1, succeeded=2, errored=4, canceled=8, expired=16)
+    counts = SimpleNamespace(processing=1, succeeded=2, errored=4, canceled=8, expired=16)
     batches = [
         SimpleNamespace(id=str(n), request_counts=counts, created_at=SimpleNamespace(timestamp=lambda time=time: time))
         for n, time in enumerate(times)
