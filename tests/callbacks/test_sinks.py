@@ -234,10 +234,10 @@ def asked(sink, query):
 def test_each_score_is_a_row_of_its_table_once(tmp_path):
     sink = SqliteSink(tmp_path / "new" / "scores.db")
     good, bad = row(0.5, metadata={"when": object()}), row(None, answer="'); DROP TABLE scores; --\x00")
-    sink(good)
-    sink(bad)
+    for one in (row(0.25, run_id=good.sample.id), bad):
+        sink(one)
     sink.close()
-    sink(good)
+    sink(good)  # replaces the earlier score of its run
     columns = "run_id, metric, value, unscored, error, message, calls, input_tokens, question, answer"
     shared = (QUESTION, bad.sample.answer)
     assert asked(sink, f"SELECT {columns} FROM scores") == sorted(

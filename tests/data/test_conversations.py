@@ -358,6 +358,7 @@ REVIEW = [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]
     [
         *[({"chat_history": empty}, [], {}) for empty in ([], "", None)],
         *[({"chat_history": list_as_text}, FIRST, {}) for list_as_text in (str(PAIRS[:1]), json.dumps(PAIRS[:1]))],
+        ({"chat_history": {"messages": dicts(MUNICH[:2])}}, FIRST, {}),
         ({"chat_history": messages(MUNICH[:3])}, FIRST, {}),  # with the question
         ({**LAST, "chat_history": messages(MUNICH)}, FIRST, {}),  # and with the answer
         *[({"history": kept}, [], {"history": kept}) for kept in ("moved from the archive", REVIEW, {"clicks": 3})],
