@@ -33,30 +33,7 @@ from langchain_core.runnables import (
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Judge,
-    OfflineJudge,
-    Prompt,
-    Step,
-    answer_correctness,
-    answer_relevance,
-    answer_similarity,
-    aspect_critique,
-    cascade,
-    citations,
-    context_precision,
-    context_recall,
-    context_relevance,
-    conversation_metrics,
-    exact_match,
-    faithfulness,
-    jury,
-    metric,
-    rouge,
-    rubric,
-    suite,
-)
+import langchain_rageval as rageval
 from langchain_rageval._internal import code_identity
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import instruments_in, update_instruments
@@ -69,7 +46,7 @@ def chat(model="m", **options):
     return ChatOpenAI(model=model, api_key="sk-1", base_url="http://localhost:1/v1", **options)
 
 
-class OwnModel(OfflineJudge):
+class OwnModel(rageval.OfflineJudge):
     strictness: float = 0.5
     table: dict[str, list[int]] = Field(default_factory=lambda: {"a": [1]})
     _session: str = PrivateAttr(HIDDEN)
@@ -126,7 +103,7 @@ def weighted(sample, weight, more):
 
 
 def of_function(function):
-    return metric(reads={"answer"}, aspect="style", name="mine")(function)
+    return rageval.metric(reads={"answer"}, aspect="style", name="mine")(function)
 
 
 def of_steps(steps):
@@ -137,11 +114,13 @@ def of_chain(*parts):
     chain = ChatPromptTemplate.from_template("Rate {answer}")
     for part in parts:
         chain = chain | part
-    return of_steps(Step.from_chain(chain, key="rating", reads={"answer"}, name="rate"))
+    return of_steps(rageval.Step.from_chain(chain, key="rating", reads={"answer"}, name="rate"))
 
 
 def own_step(judge):
-    return Step(Rating, prompts={"en": Prompt(instruction="Rate.")}, reads=("question", "answer"))(judge)
+    return rageval.Step(Rating, prompts={"en": rageval.Prompt(instruction="Rate.")}, reads=("question", "answer"))(
+        judge
+    )
 
 
 def with_options():
@@ -168,41 +147,43 @@ FIELD = ConfigurableField("temperature")
 FEW = {"examples": [{"a": "1"}], "example_prompt": PromptTemplate.from_template("{a}"), "suffix": "{answer}"}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 CONFIGURATIONS = {
-    "judge": lambda: faithfulness(chat(temperature=0.1)),
-    "judge with options": lambda: faithfulness(with_options()),
-    "Judge": lambda: faithfulness(Judge(chat(), mode="prompt", draws=3, layout="contexts_first", language="en")),
-    "own model": lambda: faithfulness(OwnModel()),
-    "own model below a judge": lambda: faithfulness(Judge(OwnModel(), attempts=2)),
-    "bound": lambda: faithfulness(chat().bind(seed=1, response_format={"type": "json_object"})),
-    "fallbacks": lambda: faithfulness(chat().with_fallbacks([chat("b")])),
-    "retry": lambda: faithfulness(chat(seed=1).with_retry()),
-    "configurable field": lambda: faithfulness(chat().configurable_fields(temperature=FIELD)),
-    "alternatives": lambda: faithfulness(
+    "judge": lambda: rageval.faithfulness(chat(temperature=0.1)),
+    "judge with options": lambda: rageval.faithfulness(with_options()),
+    "Judge": lambda: rageval.faithfulness(
+        rageval.Judge(chat(), mode="prompt", draws=3, layout="contexts_first", language="en")
+    ),
+    "own model": lambda: rageval.faithfulness(OwnModel()),
+    "own model below a judge": lambda: rageval.faithfulness(rageval.Judge(OwnModel(), attempts=2)),
+    "bound": lambda: rageval.faithfulness(chat().bind(seed=1, response_format={"type": "json_object"})),
+    "fallbacks": lambda: rageval.faithfulness(chat().with_fallbacks([chat("b")])),
+    "retry": lambda: rageval.faithfulness(chat(seed=1).with_retry()),
+    "configurable field": lambda: rageval.faithfulness(chat().configurable_fields(temperature=FIELD)),
+    "alternatives": lambda: rageval.faithfulness(
         chat().configurable_alternatives(ConfigurableField("llm"), default_key="a", b=chat("b"))
     ),
-    "configured": lambda: faithfulness(chat().configurable_fields(temperature=FIELD)).with_config(
+    "configured": lambda: rageval.faithfulness(chat().configurable_fields(temperature=FIELD)).with_config(
         configurable={"temperature": 0.5}
     ),
-    "configured judge": lambda: faithfulness(
+    "configured judge": lambda: rageval.faithfulness(
         chat().configurable_fields(temperature=FIELD).with_config(configurable={"temperature": 0.5})
     ),
-    "jury": lambda: rubric(jury([chat(), chat("b"), chat(seed=2)])),
-    "cascade": lambda: faithfulness(cascade(chat(), chat("b"))),
-    "rubric": lambda: rubric(chat()),
-    "aspect": lambda: aspect_critique(chat(), "politeness", definition="Is it polite?"),
-    "correctness": lambda: answer_correctness(chat(), OpenAIEmbeddings(model="e", api_key="k")),
-    "relevance": lambda: answer_relevance(chat(), OpenAIEmbeddings(model="e", api_key="k", dimensions=3)),
-    "similarity": lambda: answer_similarity(OpenAIEmbeddings(model="e", api_key="k", base_url="http://h/v1")),
-    "own embeddings": lambda: answer_similarity(OwnEmbeddings(3)),
-    "hashing embeddings": lambda: answer_similarity(HashingEmbeddings(64)),
-    "context precision": lambda: context_precision(chat()),
-    "context recall": lambda: context_recall(chat()),
-    "context relevance": lambda: context_relevance(chat()),
-    "conversation": lambda: conversation_metrics(chat()),
-    "citations": lambda: citations(chat()),
-    "suite": lambda: suite(faithfulness(chat()), context_recall(chat(seed=4))),
-    "exact match": lambda: exact_match(),
-    "ROUGE": lambda: rouge(),
+    "jury": lambda: rageval.rubric(rageval.jury([chat(), chat("b"), chat(seed=2)])),
+    "cascade": lambda: rageval.faithfulness(rageval.cascade(chat(), chat("b"))),
+    "rubric": lambda: rageval.rubric(chat()),
+    "aspect": lambda: rageval.aspect_critique(chat(), "politeness", definition="Is it polite?"),
+    "correctness": lambda: rageval.answer_correctness(chat(), OpenAIEmbeddings(model="e", api_key="k")),
+    "relevance": lambda: rageval.answer_relevance(chat(), OpenAIEmbeddings(model="e", api_key="k", dimensions=3)),
+    "similarity": lambda: rageval.answer_similarity(OpenAIEmbeddings(model="e", api_key="k", base_url="http://h/v1")),
+    "own embeddings": lambda: rageval.answer_similarity(OwnEmbeddings(3)),
+    "hashing embeddings": lambda: rageval.answer_similarity(rageval.HashingEmbeddings(64)),
+    "context precision": lambda: rageval.context_precision(chat()),
+    "context recall": lambda: rageval.context_recall(chat()),
+    "context relevance": lambda: rageval.context_relevance(chat()),
+    "conversation": lambda: rageval.conversation_metrics(chat()),
+    "citations": lambda: rageval.citations(chat()),
+    "suite": lambda: rageval.suite(rageval.faithfulness(chat()), rageval.context_recall(chat(seed=4))),
+    "exact match": lambda: rageval.exact_match(),
+    "ROUGE": lambda: rageval.rouge(),
     "globals": lambda: of_function(by_global),
     "closure": lambda: of_function(closing({"v": 0.1, "w": {"z": [1]}})),
     "defaults": lambda: of_function(with_defaults),
@@ -217,9 +198,13 @@ CONFIGURATIONS = {
     ),
     "chain with a tool": lambda: of_chain(chat().bind_tools([TOOL])),
     "chain with examples": lambda: of_steps(
-        Step.from_chain(FewShotPromptTemplate(**FEW, input_variables=["answer"]) | chat(), key="r", reads={"answer"})
+        rageval.Step.from_chain(
+            FewShotPromptTemplate(**FEW, input_variables=["answer"]) | chat(), key="r", reads={"answer"}
+        )
     ),
-    "chain before a metric": lambda: RunnablePassthrough.assign(answer=closing({"v": "x"})) | faithfulness(chat()),
+    "chain before a metric": lambda: (
+        RunnablePassthrough.assign(answer=closing({"v": "x"})) | rageval.faithfulness(chat())
+    ),
 }
 QUICK = ("judge with options", "own model", "own embeddings", "globals", "object", "chain with a function")
 NO_SETTINGS = {
@@ -348,7 +333,7 @@ UNREAD = {
 
 @each("name", UNREAD)
 def test_what_is_not_read_makes_a_judge_unknown_and_is_not_digested(name):
-    (instrument,) = instruments_in(faithfulness(UNREAD[name]())).values()
+    (instrument,) = instruments_in(rageval.faithfulness(UNREAD[name]())).values()
     assert ("unknown." in instrument.digests, HIDDEN not in str(instrument), instrument.found_by) == (True, True, None)
     assert 'set Judge(model, version="1"), and change it with the model' in instrument.unknown
 
