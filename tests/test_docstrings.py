@@ -95,15 +95,11 @@ def test_a_method_with_many_parameters_documents_them(name):
 
 
 @each("name", FUNCTIONS | METHODS)
-def test_only_existing_parameters_are_documented(name):
-    parameters = inspect.signature((FUNCTIONS | METHODS)[name]).parameters
-    assert set(items(section(documented((FUNCTIONS | METHODS)[name]), "Args"))) <= parameters.keys()
-
-
-@each("name", FUNCTIONS | METHODS)
-def test_raised_errors_are_documented(name):
-    doc = documented((FUNCTIONS | METHODS)[name])
-    assert [error for error in raised((FUNCTIONS | METHODS)[name]) if error not in section(doc, "Raises")] == []
+def test_only_existing_parameters_and_all_raised_errors_are_documented(name):
+    function = (FUNCTIONS | METHODS)[name]
+    doc = documented(function)
+    assert set(items(section(doc, "Args"))) <= inspect.signature(function).parameters.keys()
+    assert [error for error in raised(function) if error not in section(doc, "Raises")] == []
 
 
 def fields_of(kind):

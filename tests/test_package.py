@@ -132,9 +132,6 @@ def test_a_circle_would_be_seen():
 def test_an_upward_import_would_be_seen(source, allowed):
     problems = [objection("prompts.layout", name) for name in imports(source)]
     assert [problem is None for problem in problems] == [allowed]
-
-
-def test_metrics_and_test_sets_do_not_know_each_other():
     assert objection("metrics.rubric", "testset.passage.Passage")
     assert objection("testset.generator", "metrics.metric.Metric")
 

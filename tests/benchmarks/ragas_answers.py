@@ -46,14 +46,6 @@ def _supported(statements: list[str], context: str) -> list[dict[str, Any]]:
     ]
 
 
-def _decomposed(inputs: Inputs) -> dict[str, Any]:
-    return {"statements": _statements(inputs["answer"])}
-
-
-def _judged(inputs: Inputs) -> dict[str, Any]:
-    return {"statements": _supported(inputs["statements"], inputs["context"])}
-
-
 def _questioned(inputs: Inputs) -> dict[str, Any]:
     told = _offline("RegeneratedQuestions", {"answer": inputs["response"], "count": 1})
     return {"question": "".join(told["questions"]), "noncommittal": int(told["evasive"])}
@@ -85,21 +77,17 @@ def _classified(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _mended(inputs: Inputs) -> dict[str, Any]:
-    return {"text": json.dumps(answer_ragas(inputs["prompt_value"]), ensure_ascii=False)}
-
-
 def _verified(inputs: Inputs) -> dict[str, Any]:
     told = _offline("ContextVerdicts", {"question": inputs["question"], "answer": inputs["answer"]}, inputs["context"])
     return {"reason": told["verdicts"][0]["reason"], "verdict": int(told["verdicts"][0]["useful"])}
 
 
 _ANSWERS: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
-    "StatementGeneratorOutput": _decomposed,
-    "NLIStatementOutput": _judged,
+    "StatementGeneratorOutput": lambda inputs: {"statements": _statements(inputs["answer"])},
+    "NLIStatementOutput": lambda inputs: {"statements": _supported(inputs["statements"], inputs["context"])},
     "ResponseRelevanceOutput": _questioned,
     "ContextRecallClassifications": _attributed,
     "ClassificationWithReason": _classified,
     "Verification": _verified,
-    "StringIO": _mended,
+    "StringIO": lambda inputs: {"text": json.dumps(answer_ragas(inputs["prompt_value"]), ensure_ascii=False)},
 }

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from itertools import chain, repeat
 from typing import Any
 
 from langchain_rageval import Finding, Report, Row, Sample, Score
@@ -109,17 +110,13 @@ def score(value, metric="faithfulness", **others):
 
 def report(values, **others):
     """Return a report with a row for each value; claim_noise fails in row 0 and is unscored in row 1."""
-    rows = []
-    for place, value in enumerate(values):
-        noise = {"metric": "claim_noise", "aspect": "grounding", "direction": "lower", "instrument": INSTRUMENT}
-        if place == 0:
-            failure = Failure(
-                error="JudgeOutputError", message="no JSON", step="verify_statements", raw_output="<oops>"
-            )
-            other = Score(**noise, failure=failure)
-        else:
-            other = Score(**noise, unscored="the answer states no facts") if place == 1 else Score(**noise, value=0.25)
-        rows.append(Row(index=place, sample=sample(place), scores={"faithfulness": score(value), "claim_noise": other}))
+    noise = {"metric": "claim_noise", "direction": "lower", "instrument": INSTRUMENT}
+    failure = Failure(error="JudgeOutputError", message="no JSON", step="verify_statements", raw_output="<oops>")
+    noises = chain([failed(**noise, failure=failure), unscored(**noise)], repeat(scored(0.25, **noise)))
+    rows = [
+        Row(index=place, sample=sample(place), scores={"faithfulness": score(value), "claim_noise": other})
+        for place, (value, other) in enumerate(zip(values, noises, strict=False))
+    ]
     return Report(rows, **others)
 
 
