@@ -328,11 +328,6 @@ def test_a_refused_temperature_is_not_sent_and_the_model_is_not_changed(caplog, 
     assert message.endswith("refuses its temperature, which is not sent; asked by prompt")
 
 
-def test_a_refusal_of_a_temperature_that_is_not_ours_is_raised():
-    with pytest.raises(Refusal):
-        asked(Judge(scripted(Refusal("temperature")), attempts=1))
-
-
 # Length limits
 
 

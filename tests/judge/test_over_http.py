@@ -16,7 +16,6 @@ from helpers.offline import BY_LETTERS, EMBEDDED, METRICS, RICH, UNJUDGED, clean
 from helpers.servers.chat import Faults
 from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
-from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import Judge, OfflineJudge, evaluate, faithfulness, suite
@@ -219,29 +218,6 @@ class TestOwnOptions:
         server = gigachat_server(offline)
         model = gigachat(server, temperature=0.7).bind(top_p=0.3).with_retry(stop_after_attempt=2)
         await self.check(server, model, "auto", {"temperature": 0.7, "top_p": 0.3})
-
-    def test_a_fallback_of_another_family_is_asked_in_words(
-        self, openai_server, gigachat_server, chat_openai, gigachat
-    ):
-        dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
-        server = gigachat_server(offline)
-        model = chat_openai(dead).with_fallbacks([gigachat(server)])
-        (sample,) = rag_samples(1)
-        assert says_the_same(faithfulness(model).invoke(sample), sample)
-        assert all("response_format" not in body for body in bodies(dead))
-
-    def test_a_function_of_ones_own_is_asked_in_words(self, openai_server, chat_openai):
-        model = chat_openai(openai_server(offline))
-        seen = []
-
-        def own(messages):
-            seen.append([type(message) for message in messages])
-            return model.invoke(messages).content
-
-        (sample,) = rag_samples(1)
-        for judge in (own, RunnableLambda(own)):
-            assert says_the_same(faithfulness(judge).invoke(sample), sample)
-        assert seen == [[SystemMessage, HumanMessage]] * 4
 
     async def check(self, server, model, mode, expected):
         before = repr(model)

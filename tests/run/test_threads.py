@@ -1,5 +1,4 @@
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -8,8 +7,9 @@ import weakref
 from contextvars import ContextVar
 
 import pytest
-from helpers.waiting import PATIENCE, until
+from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork, until
 
+from langchain_rageval.run.run import Run
 from langchain_rageval.run.threads import DaemonThreads
 
 WHO = ContextVar("WHO", default="nobody")
@@ -149,22 +149,11 @@ def test_many_small_runs_share_their_threads():
     assert int(printed(code)) <= 2 * 8  # each worker may use a second thread for a call with a timeout
 
 
-@pytest.mark.gate
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_forked_child_has_threads_of_its_own():
-    code = (
-        "import os, time\n"
-        "from langchain_rageval.run.threads import shared_threads\n"
-        "from langchain_rageval.run.run import Run\n"
-        "run = Run()\n"
-        "run.threads.submit(time.time).result()\n"
-        "child = os.fork()\n"
-        "if not child:\n"
-        "    print(run.threads.submit(lambda: 'in the child').result(60), flush=True)\n"
-        "    os._exit(0)\n"
-        "os.waitpid(child, 0)\n"
-    )
-    assert printed(code) == "in the child\n"
+    run = Run()
+    run.threads.submit(time.time).result(PATIENCE)
+    assert holds_in_a_fork(lambda: run.threads.submit(lambda: "in the child").result(PATIENCE) == "in the child")
 
 
 def test_a_stream_yields_a_result_before_later_jobs_have_ended():
