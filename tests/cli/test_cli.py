@@ -336,11 +336,8 @@ def test_an_unexpected_error_ends_in_one_line(rageval, monkeypatch):
 
 
 def test_untrusted_text_is_shown_without_control_characters(rageval, written):
-    hostile = {
-        **SAMPLE,
-        "id": "[red]\x1b]0;owned\x07",
-        "answer": "Ratio a:x:b is [bold]bold[/bold] \x1b[31m :smile: [/].",
-    }
+    answer = "Ratio a:x:b is [bold]bold[/bold] \x1b[31m :smile: [/]."
+    hostile = {**SAMPLE, "id": "[red]\x1b]0;owned\x07", "answer": answer}
     code, told, complaints = rageval("evaluate", written(hostile))
     assert (code, complaints) == (0, "")
     assert "Ratio a:x:b is [bold]bold[/bold] \ufffd[31m :smile: [/]" in " ".join(told.split())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.each import each
 from helpers.offline import RICH, offline
+from helpers.reports import comparable
 from helpers.servers.batches import BatchRunner
 from helpers.servers.endpoints import OpenAIServer
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
@@ -41,14 +42,6 @@ def read(capsys, *words):
     return code, capsys.readouterr()
 
 
-def values(report):
-    return {
-        (row.sample.id, name): score.model_dump(exclude={"usage", "instrument"})
-        for row in report.rows
-        for name, score in row.scores.items()
-    }
-
-
 def test_files_give_the_scores_of_a_live_run(answers, runner, capsys):
     message = write_first_wave(capsys)
     assert message == (
@@ -66,9 +59,8 @@ def test_files_give_the_scores_of_a_live_run(answers, runner, capsys):
     with OpenAIServer(offline) as server:
         judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
         cli(["evaluate", "answers.jsonl", "--metrics", METRICS, *judge, "--out", "live.jsonl"])
-    assert values(report) == values(Report.load("live.jsonl"))
-    calls = sum(score.usage.calls for row in report.rows for score in row.scores.values())
-    assert runner.calls == server.calls == calls
+    assert comparable(report) == comparable(Report.load("live.jsonl"))
+    assert runner.calls == server.calls == report.usage.calls
 
 
 def test_each_line_is_a_request_of_openai_s_own_type(answers, capsys):

@@ -179,13 +179,6 @@ def test_a_judge_that_agrees_with_itself_agrees_always_and_a_share_of_one_gives_
     assert (audit.mean, audit.audited, audit.saved.calls) == (pytest.approx(MEAN), 200, 0)
 
 
-@pytest.mark.parametrize(("count", "asked"), [(5, 5), (20, 20), (150, 20)])
-def test_at_least_twenty_samples_are_audited_or_all(count, asked):
-    audit = audited(share=0.01, count=count)[0].audit["grade"]
-    assert (audit.audited, audit.decides) == (asked, True)
-    assert 0 <= audit.low < audit.high <= 1
-
-
 def report_of(values):
     """Report of rows with a cheap and a strong value each: None is a failure, "-" no score at all."""
 

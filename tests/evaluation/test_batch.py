@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.each import each, error_of
 from helpers.offline import RICH, offline
+from helpers.reports import comparable
 from helpers.servers.batches import BatchServer
 from helpers.servers.endpoints import OpenAIServer
 from langchain_core.callbacks import BaseCallbackHandler
@@ -63,21 +64,8 @@ def six_metrics(judge, embeddings):
     ]
 
 
-def comparable(report):
-    """Return the scores without what depends on the address of the server and on which metric asks first."""
-    return {
-        (row.sample.id, name): score.model_dump(exclude={"usage", "instrument"})
-        for row in report.rows
-        for name, score in row.scores.items()
-    }
-
-
 def values(report):
     return [row.scores["faithfulness"].value for row in report.rows]
-
-
-def calls(report):
-    return sum(score.usage.calls for row in report.rows for score in row.scores.values())
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +84,7 @@ def test_three_waves_give_the_scores_of_a_live_run(live):
     with BatchServer(offline, polls=3) as server:
         report = batched(server)
     assert comparable(report) == comparable(live)
-    assert calls(report) == calls(live) == server.calls
+    assert report.usage.calls == live.usage.calls == server.calls
     assert report.notes[1:] == [
         "Requests sent through the batch API of OpenAI: 25 in 3 waves; 2 sent live.",
         "The run had no journal: had it ended early, its batches would have been paid for again.",
@@ -131,7 +119,7 @@ def test_requests_that_two_waves_do_not_answer_are_sent_live(live):
     with BatchServer(offline, outcome=lambda _batch, _place: "expired", status=lambda _batch: "expired") as server:
         report = batched(server)
     assert comparable(report) == comparable(live)
-    assert calls(report) == calls(live) == server.calls
+    assert report.usage.calls == live.usage.calls == server.calls
     assert not server.answered
 
 
@@ -220,7 +208,7 @@ def test_a_jury_and_repeated_draws_ask_once_per_vote():
     with BatchServer(offline) as server:
         report = batched(server, [faithfulness(three_judges(server))])
     assert values(report) == values(expected)
-    assert server.calls == count == calls(report)
+    assert server.calls == count == report.usage.calls
 
 
 def test_an_invalid_reply_is_asked_again_in_a_further_wave():
@@ -236,7 +224,7 @@ def test_an_invalid_reply_is_asked_again_in_a_further_wave():
     with BatchServer(breaks_once) as server:
         report = batched(server, [faithfulness(Judge(model(server)))])
     assert values(report) == [0.5, 0.5]
-    assert calls(report) == 6
+    assert report.usage.calls == 6
     assert report.notes[1].startswith("Requests sent through the batch API of OpenAI: 5 in 3 waves; 1 sent live.")
 
 
@@ -252,7 +240,7 @@ def test_the_first_request_of_a_model_is_sent_live_to_learn_its_format():
 def test_a_wave_beyond_the_budget_is_not_sent():
     with BatchServer(offline) as server:
         report = batched(server, [faithfulness(Judge(model(server)))], budget=Budget(calls=2))
-    assert 0 < server.calls == calls(report) <= 2
+    assert 0 < server.calls == report.usage.calls <= 2
     assert any(note.startswith("The budget of 2 calls is spent") for note in report.notes)
 
 
@@ -292,7 +280,7 @@ def test_traces_show_each_step_once():
     with BatchServer(offline) as server:
         report = batched(server, [faithfulness(Judge(model(server)))], callbacks=[Handler()])
     assert sorted(started) == sorted(["faithfulness", "extract_statements", "verify_statements"] * 2)
-    assert calls(report) == server.calls == 4
+    assert report.usage.calls == server.calls == 4
 
 
 def test_the_replies_in_a_journal_serve_another_metric_with_the_same_requests(tmp_path):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from helpers.offline import RICH
+from helpers.reports import comparable
 from helpers.servers.batches import AnthropicBatchServer
 
 from langchain_rageval import Batch, Judge, context_precision, evaluate, faithfulness
@@ -17,14 +18,6 @@ def metrics(server):
     model = anthropic.ChatAnthropic(model="m", base_url=server.url, api_key="k", max_retries=0, max_tokens=1000)
     judge = Judge(model)
     return [faithfulness(judge), context_precision(judge)]
-
-
-def scores(report):
-    return [score.model_dump(exclude={"usage", "instrument"}) for row in report.rows for score in row.scores.values()]
-
-
-def calls(report):
-    return sum(score.usage.calls for row in report.rows for score in row.scores.values())
 
 
 def run(server, **options):
@@ -40,8 +33,8 @@ def live():
 def test_waves_give_the_scores_of_a_live_run(live):
     with AnthropicBatchServer(polls=3) as server:
         report = run(server)
-    assert scores(report) == scores(live)
-    assert calls(report) == calls(live) == server.calls
+    assert comparable(report) == comparable(live)
+    assert report.usage.calls == live.usage.calls == server.calls
     assert report.notes[1] == "Requests sent through the batch API of Anthropic: 5 in 2 waves; 1 sent live."
     assert max(server.answered.values()) == 1
 
@@ -50,7 +43,7 @@ def test_waves_give_the_scores_of_a_live_run(live):
 def test_requests_that_a_batch_does_not_answer_are_sent_again(live, outcome):
     with AnthropicBatchServer(outcome=lambda batch, place: outcome if batch == 1 and place else "succeeded") as server:
         report = run(server)
-    assert scores(report) == scores(live)
+    assert comparable(report) == comparable(live)
     assert max(server.answered.values()) == 1
 
 
@@ -73,6 +66,6 @@ def test_a_batch_created_just_before_the_process_ended_is_picked_up(tmp_path, li
         Journal(tmp_path / "run.db").put("batches", json.dumps({"k": {**batch, "since": time.time(), "id": None}}))
         server._create(requests)
         report = run(server, journal=tmp_path / "run.db")
-    assert scores(report) == scores(live)
+    assert comparable(report) == comparable(live)
     assert len(server.batches) == 2 * batches_before
-    assert server.calls == 2 * calls_before == 2 * calls(report)
+    assert server.calls == 2 * calls_before == 2 * report.usage.calls

@@ -411,11 +411,8 @@ async def test_what_the_users_iterator_raises_comes_through(rows_of):
 async def test_two_questions_of_one_id_are_refused_from_any_source(rows_of, tmp_path, source):
     samples, path = [about("a"), {**about("a"), "question": "Really?"}], tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, samples)))
-    given, place = {
-        "list": (samples, "row 2 (index 1), question 'Really?'"),
-        "iterator": (iter(samples), "row 2 (index 1), question 'Really?'"),
-        "file": (path, "a.jsonl, line 2"),
-    }[source]
+    given = {"list": samples, "iterator": iter(samples), "file": path}[source]
+    place = "a.jsonl, line 2" if source == "file" else "row 2 (index 1), question 'Really?'"
     with pytest.raises(SampleError) as caught:
         await rows_of(given, metric)
     assert str(caught.value) == (
@@ -560,12 +557,8 @@ async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
     )
     lost = faithfulness(broken_judge(), name="lost").with_retry(stop_after_attempt=1)
     (row,) = await rows_of([SAMPLE], [retried, tagged, instead, lost], retry=ONCE)
-    assert {name: score.value for name, score in row.scores.items()} == {
-        "retried": 0.5,
-        "tagged": 0.5,
-        "instead": 0.5,
-        "lost": None,
-    }
+    values = {name: score.value for name, score in row.scores.items()}
+    assert values == {"retried": 0.5, "tagged": 0.5, "instead": 0.5, "lost": None}
     failed = row.scores["lost"]
     assert (failed.aspect, failed.failure.step) == ("grounding", "extract_statements")
 

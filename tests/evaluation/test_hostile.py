@@ -223,11 +223,7 @@ def test_what_is_nested_without_end_is_a_failure_of_its_own_row(value):
     with pytest.raises(SampleError, match="nested deeper than 100 levels"):
         Sample.parse(bad)
     report = evaluate(iter([FULL, bad, FULL]), faithfulness(OfflineJudge()), progress=False)
-    assert [score.failure and score.failure.error for row in report.rows for score in row.scores.values()] == [
-        None,
-        "SampleError",
-        None,
-    ]
+    assert [(row.index, score.failure.error) for row, score in report.failures()] == [(1, "SampleError")]
 
 
 # Who is judged does not judge

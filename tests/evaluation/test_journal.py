@@ -47,12 +47,8 @@ def judged():
 
 
 def metrics_of(judge):
-    return [
-        faithfulness(judge),
-        context_recall(judge),
-        context_relevance(judge),
-        answer_similarity(HashingEmbeddings()),
-    ]
+    asking = [build(judge) for build in (faithfulness, context_recall, context_relevance)]
+    return [*asking, answer_similarity(HashingEmbeddings())]
 
 
 def values(report, *besides):

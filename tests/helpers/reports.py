@@ -152,3 +152,12 @@ class Tags(HTMLParser):
 
     def handle_data(self, data):
         self.texts.append(data)
+
+
+def comparable(report):
+    """Return the scores without what depends on the address of the server and on which metric asks first."""
+    return {
+        (row.sample.id, name): score.model_dump(exclude={"usage", "instrument"})
+        for row in report.rows
+        for name, score in row.scores.items()
+    }
