@@ -1,6 +1,7 @@
 """A judge that never answers ends its part of the run after a bounded number of calls."""
 
 import threading
+import time
 from itertools import count
 
 import pytest
@@ -134,7 +135,8 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
 async def test_a_failed_call_that_two_metrics_share_counts_once():
     for door in ("evaluate", "aevaluate"):
         judge = BadJudge(Rejected(401))
-        shared = Judge(judge.model)
+        slow = RunnableLambda(lambda _: time.sleep(0.02)) | judge.model  # so that the other metric can join the call
+        shared = Judge(slow)
         report = await report_by(door, SAMPLES, [faithfulness(shared), noise_sensitivity(shared)], max_concurrency=1)
         assert judge.calls >= 20
         assert len(report.failures()) > judge.calls

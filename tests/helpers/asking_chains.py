@@ -183,12 +183,10 @@ def functional() -> Any:
 
 def few_shot() -> Any:
     prompt = ChatPromptTemplate([("system", "As in {examples}\nfrom {context}"), ("human", "{question}")])
-    inputs = {
-        "examples": EXAMPLES | joined,
-        "context": SEARCH | keep("gold") | joined,
-        "question": RunnablePassthrough(),
-    }
-    return inputs | prompt | Model() | StrOutputParser()
+    question = operator.itemgetter("question")
+    inputs = {"question": RunnablePassthrough(), "examples": EXAMPLES | joined}
+    found = RunnablePassthrough.assign(context=question | SEARCH | keep("gold") | joined)  # after the examples
+    return inputs | found | prompt | Model() | StrOutputParser()
 
 
 def with_texts(form: str, search: Any, rerank: Any = list) -> Any:
