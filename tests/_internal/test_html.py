@@ -1,36 +1,14 @@
 """What notebooks show of samples, scores, rows, prompts and questions: readable, escaped, bounded."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from helpers.each import each
-from helpers.reports import sample, score
+from helpers.reports import Tags, sample, score
 
 from langchain_rageval import Finding, PromptSet, Row, Sample, Score, Testset
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.testset import TestsetRow, Trial
-
-
-class Tags(HTMLParser):
-    """The texts of a page, and the tags around them."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.opened, self.closed, self.texts = [], [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.opened.append(tag)
-        assert {name for name, _ in attrs} <= {"style"}
-
-    def handle_endtag(self, tag):
-        self.closed.append(tag)
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
 
 EVIL = "</td><script>alert(1)</script><img src=x onerror='alert(2)'>\"&amp;\u202e"
 FINDINGS = [Finding(kind="statement", number=1, text=EVIL, verdict=EVIL, reason=EVIL, cites=[EVIL])]

@@ -138,17 +138,20 @@ def turn_row(*findings, question=QUESTION, history=HISTORY, reason="1 of 3."):
 
 
 class Tags(HTMLParser):
-    """Tags and texts of HTML, whose tags have no attributes."""
+    """Tags and texts of HTML, whose tags have no other attributes than these."""
 
-    def __init__(self, html):
+    def __init__(self, html, attributes=("style",)):
         super().__init__()
-        self.tags, self.texts = set(), []
+        self.opened, self.closed, self.texts, self.attributes = [], [], [], {*attributes}
         self.feed(html)
         self.close()
 
     def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert not attrs
+        self.opened.append(tag)
+        assert {name for name, _ in attrs} <= self.attributes
+
+    def handle_endtag(self, tag):
+        self.closed.append(tag)
 
     def handle_data(self, data):
         self.texts.append(data)
