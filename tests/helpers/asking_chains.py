@@ -75,11 +75,6 @@ def best_of_each() -> Any:
     return RunnableLambda(run)
 
 
-def reranked_by_model(reply: str, *ids: str) -> Any:
-    """Return a chain whose model reads all chunks to name the best ones."""
-    return asking(*ids, rerank=lambda documents: say(f"Rank: {numbered(documents)}", reply) and documents)
-
-
 class Reply(BaseModel):
     answer: str
     quotes: list[str] = []
@@ -222,6 +217,7 @@ STYLE = Document("It opened in 1844, says the gazette of the town, which is a sh
 TEXTS = {document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, PAIR, STYLE, *VERSIONS]}
 """Ids of all chunks, by their texts."""
 
+RANKING = json.dumps({"id": 3, "reason": "The town of Munich was founded by Henry the Lion"})
 MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "pairs before the chunks": (with_texts("{}\n{}", Search(documents=[PAIR])), ALL, ["qa", *ALL], ANSWER),
     "pairs among prose": (rag(search=Search(documents=[PAIR, GOLD])), ["qa", "gold"], None, ANSWER),
@@ -260,7 +256,7 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ANSWER,
     ),
     "a ranking that quotes": (
-        reranked_by_model(json.dumps({"id": 3, "reason": "The town of Munich was founded by Henry the Lion"}), "gold"),
+        asking("gold", rerank=lambda found: say(f"Rank: {numbered(found)}", RANKING) and found),
         ["gold"],
         ALL,
         ANSWER,
