@@ -260,26 +260,21 @@ VERDICTS = with_tokens(
 STATEMENTS = AIMessage('{"statements": ["It is open.", "It is free."]}')
 
 
-def test_findings_carry_the_probability_of_their_verdicts():
-    score = faithfulness(judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)).invoke(SAMPLE)
-    assert score.value == 0.5
-    first, second = (finding for finding in score.findings if finding.kind == "statement")
-    assert (first.verdict, round(first.probability, 4)) == ("supported", 0.9)
-    assert rounded(second.probabilities) == {"absent": 0.6, "supported": 0.3, "contradicted": 0.1}
-    assert round(second.probability, 4) == 0.6
-
-
-def test_faithfulness_is_scored_by_expectation():
+def test_faithfulness_is_scored_by_expectation_and_findings_carry_the_probability_of_their_verdicts():
     judge = judge_with(Statements=STATEMENTS, Verdicts=VERDICTS)
-    score = faithfulness(judge, expected=True).invoke(SAMPLE)
-    assert score.value == pytest.approx((0.9 + 0.3) / 2)
+    plain, expected = faithfulness(judge), faithfulness(judge, expected=True)
+    score = expected.invoke(SAMPLE)
+    assert (plain.invoke(SAMPLE).value, score.value) == (0.5, pytest.approx((0.9 + 0.3) / 2))
     assert (
         score.reason
         == "The contexts support 1 of 2 statements; not found: «It is free». By the probabilities, 1.20 of 2."
     )
-    plain = faithfulness(judge)
     assert plain.instrument.partition(".")[0] == score.found_by
     assert plain.instrument != score.instrument
+    first, second = (finding for finding in score.findings if finding.kind == "statement")
+    assert (first.verdict, round(first.probability, 4)) == ("supported", 0.9)
+    assert rounded(second.probabilities) == {"absent": 0.6, "supported": 0.3, "contradicted": 0.1}
+    assert round(second.probability, 4) == 0.6
 
 
 def test_an_aspect_is_scored_by_expectation_and_the_page_of_a_russian_sample_says_so():

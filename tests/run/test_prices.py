@@ -18,14 +18,6 @@ def test_a_price_is_per_million_tokens_with_cached_ones_at_their_own(price, mone
     assert PriceList.of(price).cost(["whatever"], TOKENS) == money
 
 
-def test_a_model_without_a_price_or_tokens_has_no_money():
-    prices = PriceList.of({"m": (1, 2)})
-    assert prices.cost(["n"], TOKENS) is None
-    assert prices.problem(["n"]) == "n has no price (there are prices of m)"
-    assert prices.cost(["m"], {}) is None
-    assert prices.problem(["m"]) == "m reports no tokens"
-
-
 @each(
     ("price", "got"),
     [
@@ -105,9 +97,16 @@ def test_a_named_price_comes_before_that_of_all_other_models():
     prices = PriceList.of({"": (1, 1), "m": (2, 2), "n": (3, 3)})
     paid = [prices.cost(names, {"input_tokens": 10**6}) for names in (["x", "n", "m"], ["m"], ["x"], [])]
     assert paid == [3, 2, 1, 1]
-    assert PriceList.of({"m": (1, 2)}).problem([]) == "a model has no price (there are prices of m)"
-    assert prices.problem(["x"]) == "x reports no tokens"
     assert PriceList.of(None) is None
+
+
+def test_a_model_without_a_price_or_tokens_has_no_money():
+    one, others = PriceList.of({"m": (1, 2)}), PriceList.of({"": (1, 1), "m": (2, 2)})
+    assert [one.cost(["n"], TOKENS), one.cost(["m"], {})] == [None, None]
+    assert [one.problem(names) for names in (["n"], [])] == [
+        f"{name} has no price (there are prices of m)" for name in ("n", "a model")
+    ]
+    assert (one.problem(["m"]), others.problem(["x"])) == ("m reports no tokens", "x reports no tokens")
 
 
 @each(("texts", "tokens"), [([], 0), (["abc"], 0), (["abcd"], 1), (["ab", "cd", "efg"], 1), (["abcd", "efgh"], 2)])

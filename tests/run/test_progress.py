@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.doors import report_by
+from helpers.each import each
 from helpers.samples import SAMPLE
 from helpers.scripted import broken_judge
 from helpers.waiting import PATIENCE
@@ -47,23 +48,26 @@ async def test_away_from_a_terminal_it_is_plain_lines_on_stderr(capsys, monkeypa
     assert re.fullmatch(r"rageval: 5/5 samples, \d+ calls, [\d,]+ tokens, 0 failed", last)
 
 
-def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(capsys, clock):
+@each(
+    ("total", "passed", "rows", "line"),
+    [
+        (None, 60.0, 1, "1 samples, 7 calls, 1,534 tokens, 1 failed"),  # of an iterator the total is not known
+        (400, 10.0, 1, "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"),
+        (400, 20.0, 399, "399/400 samples, 7 calls, 1,534 tokens, 1 failed, about 0 s left"),
+        *(
+            (5, passed, 1, f"1/5 samples, 7 calls, 1,534 tokens, 1 failed, about {left} left")
+            for passed, left in ((22.0, "88 s"), (22.25, "89 s"), (22.5, "2 min"), (30.0, "2 min"), (60.0, "4 min"))
+        ),
+    ],
+)
+def test_it_tells_the_time_left_and_counts_calls_tokens_and_failures(clock, total, passed, rows, line):
     meter = UsageMeter()
-    with progress.show_progress(400, meter, show=True) as shown:
+    with progress.show_progress(total, meter, show=False) as shown:
         meter.add(calls=7, input_tokens=1500, output_tokens=34)
-        clock.now += 10
-        shown.advance(1)
-        assert shown.status_line() == "1/400 samples, 7 calls, 1,534 tokens, 1 failed, about 66 min left"
-        clock.now += 10
-        for _ in range(398):
-            shown.advance()
-        assert shown.status_line().endswith(", about 0 s left")
-
-
-def test_of_an_iterator_the_total_is_not_known(clock):
-    with progress.show_progress(None, UsageMeter(), show=False) as shown:
-        shown.advance()
-        assert shown.status_line() == "1 samples, 0 calls, 0 tokens, 0 failed"
+        clock.now += passed
+        for number in range(rows):
+            shown.advance(number == 0)
+        assert shown.status_line() == line
 
 
 def test_the_last_line_comes_even_when_the_run_breaks_off(capsys, clock):
@@ -125,14 +129,6 @@ def test_a_line_is_printed_exactly_five_seconds_after_the_last_and_none_twice(ca
             shown.advance()
     rows = [line.split(" samples")[0] for line in capsys.readouterr().err.splitlines()]
     assert rows == ["rageval: 2/9", "rageval: 4/9"]
-
-
-def test_the_time_left_is_in_minutes_from_ninety_seconds_on(clock):
-    for passed, left in ((22.0, "88 s"), (22.25, "89 s"), (22.5, "2 min"), (30.0, "2 min"), (60.0, "4 min")):
-        with progress.show_progress(5, None, show=False) as shown:
-            clock.now += passed
-            shown.advance()
-            assert shown.status_line() == f"1/5 samples, 0 failed, about {left} left"
 
 
 def test_a_state_is_shown_after_the_counts_and_an_outcome_in_place_of_the_failures(capsys, clock):
