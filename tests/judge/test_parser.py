@@ -386,11 +386,19 @@ def test_no_prefix_of_a_reply_is_read_as_another_answer(text):
     assert all(answer == WANTED for answer in answers)
 
 
-PIECES_TEXT = [*"{}[]\"'“”„«»,:\\\n -1aT", "</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"]
-PIECES = st.sampled_from(PIECES_TEXT)
+PIECES = st.sampled_from(
+    [
+        *"{}[]\"'“”„«»,:\\\n -1aT",
+        *("</think>", "<think>", '"a"', "True", "NaN", '{"a": 1}', "1e999"),
+        *("Verdicts", '"name"', '"arguments"', "//", "/*", "*/", "\\'", "\u00a0", "да", "#1", ONE),
+        *("<thinking>", "[TOOL_CALLS]", "<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>"),
+        *("analysis", "assistantfinal"),
+    ]
+)
+TEXTS = st.text(max_size=20) | st.lists(PIECES, max_size=12).map("".join)
 
 
-@given(st.sampled_from([Reply, Texts, Defaults, RootModel[Any]]), st.text() | st.lists(PIECES).map("".join))
+@given(st.sampled_from([Reply, Texts, Defaults, RootModel[Any]]), TEXTS)
 @example(Texts, "[" * 100_000 + "]" * 100_000)
 @example(RootModel[Any], '{"a":' * 900 + "1" + "}" * 900)
 @example(Reply, '{"a": ' + "1" * 5000 + "}")
@@ -400,15 +408,6 @@ def test_no_text_raises_anything_else(schema, text):
         StrictJsonOutputParser(schema).parse(text)
 
 
-WORDS = st.sampled_from(
-    [
-        *PIECES_TEXT,
-        *("Verdicts", '"name"', '"arguments"', "//", "/*", "*/", "\\'", "\u00a0", "да", "#1", ONE),
-        *("<thinking>", "[TOOL_CALLS]", "<|channel|>final<|message|>", "<|channel|>analysis<|message|>", "<|end|>"),
-        *("analysis", "assistantfinal"),
-    ]
-)
-TEXTS = st.text(max_size=20) | st.lists(WORDS, max_size=12).map("".join)
 NAMES = st.sampled_from(["verdicts", "Verdicts", "name", "arguments", "text", "type"])
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,

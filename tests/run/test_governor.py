@@ -330,19 +330,6 @@ def test_all_workers_together_spend_the_budget_and_never_more(budget, workers):
     assert sum(made) >= budget - workers  # what others hold at the end
 
 
-def test_a_lease_is_good_for_many_calls():
-    messages, budget, meter = [], Budget(calls=10_000, tokens=10**7), UsageMeter()
-    ledger = Ledger(budget, 16, 1)
-
-    def lease(spent, wanted):
-        messages.append(wanted)
-        return ledger.lease("one", spent, wanted)
-
-    governor = LeasingGovernor(lease, budget, meter, 16, patience=0)
-    assert spend(governor, meter, 5_000) == 5_000
-    assert len(messages) < 5_000 / 30
-
-
 def test_a_task_that_fits_a_larger_lease_is_admitted_and_one_beyond_the_budget_is_not():
     budget = Budget(tokens=1_000)
     governor = leased(Ledger(budget, 4, 1), "one", budget, patience=0)
