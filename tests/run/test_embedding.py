@@ -34,10 +34,13 @@ class Refusal(Exception):
 
 
 class Own(Embeddings):
-    """Vector of a text: its length and 1. Keeps the batches, and does `before(texts)` first; no async methods."""
+    """Vector of a text: its length and 1. Keeps the batches, and does `before(texts)` first; no async methods.
 
-    def __init__(self, before=lambda texts: None):
-        self.before = before
+    `reply(texts)` is what it returns instead.
+    """
+
+    def __init__(self, before=lambda texts: None, reply=lambda texts: [*map(vector, texts)]):
+        self.before, self.reply = before, reply
         self.batches = []
 
     @property
@@ -47,7 +50,7 @@ class Own(Embeddings):
     def embed_documents(self, texts):
         self.batches.append(texts)
         self.before(texts)
-        return [vector(text) for text in texts]
+        return self.reply(texts)
 
     def embed_query(self, text):
         raise AssertionError("texts are embedded as documents, all alike")
@@ -101,17 +104,6 @@ def refusal(status):
     error = Refusal("no")
     error.status_code = status
     return error
-
-
-class Fixed(Own):
-    """Replies with what `reply(texts)` returns."""
-
-    def __init__(self, reply):
-        super().__init__()
-        self.reply = reply
-
-    def embed_documents(self, texts):
-        return self.reply(texts)
 
 
 def told(vectors):
@@ -263,16 +255,10 @@ class TestFailures:
         return found, {text: str(error) for text, error in raised.items() if error}
 
     def test_only_callers_of_a_rejected_text_get_the_error(self):
-        run, hold, started = Run(), threading.Event(), threading.Event()
-
-        def before(texts):
-            started.set()
-            hold.wait(PATIENCE)
-            refusing("bad")(texts)
-
-        own = Own(before)
+        run, hold = Run(), threading.Event()
+        own = Own(lambda texts: hold.wait(PATIENCE) and refusing("bad")(texts))
         first = run.threads.submit(lambda: embedded(run, own, "first"))
-        started.wait(PATIENCE)
+        until(lambda: own.batches)
         jobs = [run.threads.submit(lambda t=t: embedded(run, own, *t)) for t in (["a", "bad"], ["bad"], ["a", "b"])]
         until(lambda: len(run.embedding_queues.queue_for(own)._unsent) == 3)
         hold.set()
@@ -310,35 +296,34 @@ class TestFailures:
     @each("count", [1, 2, 5])
     def test_a_wrong_number_of_vectors_or_no_list_is_never_matched_by_place(self, count):
         for wrong, more in ((-1, []), (1, [[1.0], [1.0]])):
-            odd = Fixed(lambda texts, more=more: [*more, *map(vector, texts[1:])])
+            odd = Own(reply=lambda texts, more=more: [*more, *map(vector, texts[1:])])
             with pytest.raises(ModelOutputError, match=f"the embeddings returned {1 + wrong} vectors for 1 texts"):
                 embedded(Run(), odd, *map(str, range(count)))
         for reply in (None, 5, "ab"):
             with pytest.raises((ModelOutputError, TypeError)):
-                embedded(Run(timeout=5), Fixed(lambda texts, reply=reply: reply), "a", "b", *map(str, range(count)))
+                embedded(Run(timeout=5), Own(reply=lambda texts, reply=reply: reply), "a", "b", *map(str, range(count)))
 
     @each("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"])
     def test_an_invalid_vector_fails_only_its_text(self, rubbish):
-        queue = EmbeddingQueue(Fixed(lambda texts: [rubbish if text == "odd" else vector(text) for text in texts]))
+        queue = EmbeddingQueue(Own(reply=lambda texts: [rubbish if text == "odd" else vector(text) for text in texts]))
         futures, _ = queue.add(["a", "odd", "b"], lambda _new: None)
         drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
     def test_vectors_from_a_numpy_matrix_do_not_keep_it_alive(self):
-        first, second = embedded(Run(), Fixed(lambda texts: np.ones((len(texts), 3))), "a", "b")
+        first, second = embedded(Run(), Own(reply=lambda texts: np.ones((len(texts), 3))), "a", "b")
         assert first.shape == second.shape == (3,)
         assert first.base is second.base is None
 
     @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr)
     def test_a_base_exception_ends_all_waiting_callers(self, error, patient):
         def before(texts):
-            started.set()
             hold.wait(PATIENCE)
             raise error
 
-        own, run, started, hold = Own(before), Run(), threading.Event(), threading.Event()
+        own, run, hold = Own(before), Run(), threading.Event()
         first = run.threads.submit(lambda: embedded(run, own, "first"))
-        started.wait(PATIENCE)
+        until(lambda: own.batches)
         second = run.threads.submit(lambda: embedded(run, own, "second"))
         until(lambda: run.embedding_queues.queue_for(own)._unsent)
         hold.set()
