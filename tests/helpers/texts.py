@@ -50,11 +50,6 @@ _RUSSIAN = "Ёлка ёлку елки полис полиса действуе�
 ENGLISH = st.lists(st.sampled_from(_ENGLISH.split(" ")), min_size=1, max_size=14).map(" ".join)
 RUSSIAN = st.lists(st.sampled_from(_RUSSIAN.split(" ")), max_size=9).map(" ".join)
 
-LONG = (
-    "Страхование бани оформляют вместе с домом. Полис действует один год! Взнос платят раз в квартал?",
-    "Ёлку рубить нельзя: штраф — 5000 рублей. Всё ещё нельзя.",
-)
-
 
 def scored(metric, answer, *references, question="Что?"):
     """Return the score of an answer."""
