@@ -163,10 +163,8 @@ def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
 def test_a_baseline_that_is_too_small_to_show_no_worse_is_named(rageval, good, baseline):
     words = ["--baseline", baseline, "--margin", "0.02", "--require", "no-worse", "--quiet"]
     code, _, err = rageval("ci", *OFFLINE, good, *words)
-    assert (code, "takes at least 189 samples, also without any loss; there are 12." in err.splitlines()[0]) == (
-        1,
-        True,
-    )
+    assert code == 1
+    assert "takes at least 189 samples, also without any loss; there are 12." in err.splitlines()[0]
 
 
 # Changes of a healthy system: what is red names its way out
@@ -205,9 +203,8 @@ def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp
     ci = ["ci", written(*after), *OFFLINE, "--baseline", tmp_path / "main.jsonl", "--quiet", *words]
     exit_code, out, err = rageval(*ci)
     assert exit_code == (0 if code is None else 1)
-    assert ("Only the baseline has context_recall." in out) == (
-        story in ("a metric is left out by name", "a metric is forgotten")
-    )
+    is_dropped = story in ("a metric is left out by name", "a metric is forgotten")
+    assert ("Only the baseline has context_recall." in out) == is_dropped
     if code is not None:
         assert f"[{code}]" in err
         assert f"; if {code} is meant to be so in this application, add --allow {code}\n" in err

@@ -51,8 +51,6 @@ APP = """
     def build():
         return chain
 
-
-    number = 5
 """
 
 

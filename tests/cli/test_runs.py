@@ -70,10 +70,8 @@ def test_a_damaged_report_is_named_and_does_not_hide_the_others(rageval, tmp_pat
     assert (code, [one["name"] for one in json.loads(out)["runs"]]) == (0, ["понедельник"])
     assert err.startswith(f"rageval: left out: {cut}, line 11: not a row of a report: ")
     code, _, err = rageval("runs", tmp_path, "--fail-under", "faithfulness=0.8")
-    assert (code, err.splitlines()[-1]) == (
-        2,
-        "rageval: which run is the latest is unknown, because a report is damaged: repair or delete its file",
-    )
+    problem = "which run is the latest is unknown, because a report is damaged: repair or delete its file"
+    assert (code, err.splitlines()[-1]) == (2, f"rageval: {problem}")
     (tmp_path / "понедельник.jsonl").unlink()
     code, _, err = rageval("runs", tmp_path)
     assert (code, err.startswith(f"rageval: {cut}, line 11: ")) == (2, True)

@@ -56,10 +56,8 @@ QUICK = {"RetrievalQA", "a graph of messages with a memory", "a function that re
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.gate) for one in CHAINS])
 async def test_question_answer_contexts_ids_and_sources_come_out(name):
-    sample, origin = (
-        ask(CHAINS[name]),
-        "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt",
-    )
+    origin = "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt"
+    sample = ask(CHAINS[name])
     assert sample == Sample(
         id="q1",
         question=QUESTION,

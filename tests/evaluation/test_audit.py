@@ -131,10 +131,8 @@ def test_turns_of_one_conversation_count_as_one_unit_of_the_interval(report):
     alone, together = report.audit["grade"], Report(turns).audit["grade"]
     assert together.agreement == alone.agreement
     assert together.mean == pytest.approx(alone.mean, abs=0.02)  # the weights are computed from other conversations
-    assert (together.units, together.unit) == (
-        len({row.index % 20 for row in report.rows if row.audit}),
-        "conversation",
-    )
+    units = {row.index % 20 for row in report.rows if row.audit}
+    assert (together.units, together.unit) == (len(units), "conversation")
     assert f"50 of 200 samples audited in {together.units} conversations" in str(together)
     assert (together.low, together.high) != (alone.low, alone.high)
     same = [with_metadata(row, {}) for row in report.rows]
@@ -147,9 +145,8 @@ def test_the_audit_shows_where_the_judges_part_and_what_was_saved(caplog):
     worst = audit.parted[0]
     assert (worst.value, worst.strong, worst.difference) == (1.0, 0.0, -1.0)
     assert worst.id == f"s{worst.index}"
-    assert [abs(one.difference) for one in audit.parted] == sorted(
-        (abs(one.difference) for one in audit.parted), reverse=True
-    )
+    differences = [abs(one.difference) for one in audit.parted]
+    assert differences == sorted(differences, reverse=True)
     assert (audit.usage.calls, audit.usage.input_tokens) == (100, 9000)
     assert (audit.saved.calls, audit.saved.input_tokens, audit.saved.output_tokens) == (100, 9000, 1000)
     assert audit.spared is audit.saved  # its name in 0.1

@@ -672,6 +672,5 @@ async def test_several_evaluations_side_by_side_do_not_mix_and_evaluate_works_in
     assert report.rows[0].scores["faithfulness"].value == 0.5
     samples = [[about(f"{run}-{number}") for number in range(5)] for run in range(3)]
     reports = await asyncio.gather(*(aevaluate(part, metric, progress=False) for part in samples))
-    assert [[row.sample.id for row in report.rows] for report in reports] == [
-        [s["id"] for s in part] for part in samples
-    ]
+    ids = [[row.sample.id for row in report.rows] for report in reports]
+    assert ids == [[sample["id"] for sample in part] for part in samples]

@@ -94,13 +94,10 @@ def everywhere(text: str) -> dict[str, Any]:
     }
 
 
-def all_metrics(name: str = "") -> list[Any]:
+def all_metrics(name: str) -> list[Any]:
     judge, embeddings = OfflineJudge(), HashingEmbeddings()
-    return [build(judge, embeddings) for build in METRICS.values()] + (
-        [faithfulness(judge, name=name), aspect_critique(judge, name, definition=name, name=f"{name}'s")]
-        if name
-        else []
-    )
+    named = [faithfulness(judge, name=name), aspect_critique(judge, name, definition=name, name=f"{name}'s")]
+    return [*(build(judge, embeddings) for build in METRICS.values()), *named]
 
 
 def new_folder(tmp_path: Path) -> Path:
@@ -167,12 +164,8 @@ def test_what_a_report_is_asked_for_holds_no_tag_of_others_and_can_be_encoded(te
     comparison = rescored.compare(report, allow_different_instruments=True)
     diagnosis, planned = rescored.diagnose(), plan(samples, metrics)
 
-    pages = {
-        "report": Page(report._repr_html_()),
-        "comparison": Page(comparison._repr_html_()),
-        "diagnosis": Page(diagnosis._repr_html_()),
-        "plan": Page(planned._repr_html_()),
-    }
+    results = {"report": report, "comparison": comparison, "diagnosis": diagnosis, "plan": planned}
+    pages = {name: Page(result._repr_html_()) for name, result in results.items()}
     for page in pages.values():
         assert page.tags <= {"p", "em", "table", "tr", "th", "td"}
         assert page.attributes == []

@@ -30,12 +30,6 @@ DECLARED = [
     (StreamOptions, STREAM_DEFAULTS),
     (EvaluateOptions, EVALUATE_DEFAULTS),
 ]
-CALLS = [
-    (evaluate, EVALUATE_DEFAULTS),
-    (qualify_judge, CALL_DEFAULTS),
-    (TestsetGenerator, RUN_DEFAULTS),
-    (RagEvalCallback, {"max_concurrency": 4, "timeout": 60.0}),
-]
 NAMES = "max_concurrency, timeout, retry, price, journal, budget, progress, on_failure, callbacks, strict, fields"
 
 
@@ -49,7 +43,11 @@ def test_each_option_has_a_default_value(declared, defaults):
     assert list(defaults) == list(get_type_hints(declared))
 
 
-@each(("function", "defaults"), CALLS)
+@each(
+    ("function", "defaults"),
+    [(evaluate, EVALUATE_DEFAULTS), (qualify_judge, CALL_DEFAULTS), (TestsetGenerator, RUN_DEFAULTS),
+     (RagEvalCallback, {"max_concurrency": 4, "timeout": 60.0})],
+)  # fmt: skip
 def test_the_docstring_lists_each_option_with_its_default(function, defaults):
     listed = dict(re.findall(r"`(\w+)=([^`]+)`", inspect.getdoc(function)))
     assert listed == {name: repr(value).replace("'", '"') for name, value in defaults.items()}
