@@ -29,16 +29,7 @@ FOREIGN = "Печь чистят раз в год."
 RELATED = ["Берлин стоит на Шпрее. Он велик.", Document("Гамбург — порт. Там дождливо. Мюнхен основан в 1158 году.")]
 
 
-def writer(padding=("Погода хороша.", "Рынок открыт.")):
-    return scripted(
-        DegradedAnswer(answer="Давно."),
-        DegradedAnswer(answer="Мюнхен основан."),
-        *([PaddedContext(sentences=list(padding))] if padding else []),
-    )
-
-
-def by_title():
-    """Answers as `writer` does, whichever step asks first."""
+def writer():
     return Writer(
         DegradedAnswer=lambda inputs, _: {"answer": "Мюнхен основан." if "answer" in inputs else "Давно."},
         PaddedContext=lambda *_: {"sentences": ["Погода хороша.", "Рынок открыт."]},
@@ -46,7 +37,7 @@ def by_title():
 
 
 async def test_each_variant_is_worse_in_one_way():
-    for made in (degrade(writer()).invoke(SAMPLE), await degrade(by_title()).ainvoke(SAMPLE)):
+    for made in (degrade(writer()).invoke(SAMPLE), await degrade(writer()).ainvoke(SAMPLE)):
         assert {name: sample.id for name, sample in made.items()} == {
             "ungrounded": "q@ungrounded",
             "incomplete": "q@incomplete",
@@ -69,12 +60,12 @@ def test_the_answer_from_memory_sees_no_context():
 
 
 def test_needless_sentences_come_from_related_documents_without_a_call():
-    judge = writer(padding=None)
+    judge = writer()
     padded = degrade(judge, RELATED).invoke(SAMPLE)["padded"].contexts
     assert len(judge.asked) == 2
     added = [text.removeprefix(own).strip() for text, own in zip(padded, SAMPLE.contexts, strict=True)]
     assert all(sentence and sentence != SAMPLE.contexts[0] for sentence in added)
-    assert padded == degrade(writer(padding=None), RELATED).invoke(SAMPLE)["padded"].contexts
+    assert padded == degrade(writer(), RELATED).invoke(SAMPLE)["padded"].contexts
 
 
 def test_a_writer_that_adds_nothing_is_asked_again():
@@ -110,7 +101,7 @@ def test_related_documents_are_texts():
 
 @pytest.mark.parametrize("related", [FOREIGN, [FOREIGN], Document(FOREIGN), Docstore([FOREIGN]).passages])
 def test_related_documents_come_in_every_form_in_which_users_have_them(related):
-    padded = degrade(writer(padding=None), related).invoke(SAMPLE)["padded"].contexts
+    padded = degrade(writer(), related).invoke(SAMPLE)["padded"].contexts
     assert padded == [f"{SAMPLE.contexts[0]} {FOREIGN}", SAMPLE.contexts[1]]
 
 
