@@ -148,6 +148,31 @@ def test_values_that_are_too_many_for_a_table_are_put_together_at_next_to_no_los
     assert (kept.size, kept.counts.shape) == (3000, (1, 2000, 2000))
 
 
+@pytest.mark.gate
+def test_many_different_values_are_put_together_for_the_interval_alone():
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=1000)
+    labels = scores + 0.3 * rng.normal(size=1000)
+    found = estimates(scores.tolist(), labels.tolist(), ["spearman", "pearson"])
+    assert found["spearman"].value == pytest.approx(stats.spearmanr(scores, labels).statistic)
+    tau = estimates(scores.tolist(), labels.tolist(), ["kendall"])["kendall"]
+    assert tau.value - tau.low == pytest.approx(tau.high - tau.value, abs=0.01)
+    interval = stats.pearsonr(scores, labels).confidence_interval()
+    assert (found["pearson"].low, found["pearson"].high) == pytest.approx((interval.low, interval.high), abs=0.006)
+
+
+def test_the_intervals_hold_the_truth_as_often_as_they_say():
+    """Four grades, of which the score follows the label in four of five."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 4, (120, 40))
+    scores = np.where(rng.random(labels.shape) < 0.8, labels, rng.integers(0, 4, labels.shape))
+    held = [
+        estimates(score.tolist(), label.tolist(), ["weighted_kappa"])["weighted_kappa"]
+        for score, label in zip(scores.astype(float), labels.astype(float), strict=True)
+    ]
+    assert sum(found.low <= 0.8 <= found.high for found in held) >= 0.9 * len(held)
+
+
 def drawn(name, scores, labels):
     """Return the values of a statistic in all possible resamples with two added pairs, and their probabilities."""
     rows, columns = sorted(set(scores)), sorted(set(labels))

@@ -206,3 +206,16 @@ def test_weights_undo_a_shift_of_the_mix():
     weighted = unpaired_difference([Stratum(easy[::5], easy * 4, 0.95), Stratum(hard * 4, hard[::5], 0.05)])
     assert weighted.candidate == pytest.approx(weighted.baseline)
     assert weighted.low < 0 < weighted.high
+
+
+@pytest.mark.gate
+@each("sizes", [(30, 30), (30, 200), (150, 150)])
+@each("share", [0.5, 0.9, 0.97])
+def test_equal_means_are_called_different_in_one_of_twenty_comparisons(share, sizes):
+    rng = np.random.default_rng(5)
+
+    def values(size):
+        return list(np.where(rng.random(size) < share, 1.0, rng.integers(0, 4, size) / 4))
+
+    wrong = [unpaired_difference([Stratum(*map(values, sizes))]).p_value < 0.05 for _ in range(200)]
+    assert np.mean(wrong) <= 0.09

@@ -104,6 +104,31 @@ def test_the_two_ends_have_errors_of_their_own():
         assert not opposite.stays_below(0.5)
 
 
+@pytest.mark.parametrize("unscored", [0.0, 0.2])
+def test_the_interval_holds_the_mean_of_all_scored_values_at_every_time(unscored):
+    rng = np.random.default_rng(3)
+    missed = 0
+    for _ in range(60):
+        values = rng.permutation(scores_like_faithfulness(rng, 200, 0.7))
+        scored = rng.random(len(values)) >= unscored
+        truth, sequence, outside = values[scored].mean(), ConfidenceSequence(len(values)), False
+        for value, has_score in zip(values, scored, strict=True):
+            sequence.add(value) if has_score else sequence.skip()
+            low, high = sequence.interval
+            outside = outside or not low - 1e-9 <= truth <= high + 1e-9
+        missed += outside
+    assert missed <= 6
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_after_all_values_the_interval_is_their_mean(values):
+    sequence = ConfidenceSequence(len(values))
+    for value in values:
+        sequence.add(value)
+    mean = sum(values) / len(values)
+    assert sequence.interval == pytest.approx((mean, mean), abs=2e-9)
+
+
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=40), st.integers(0, 60))
 def test_the_interval_only_narrows_and_stays_within_what_the_rest_may_be(values, more):
     sequence = ConfidenceSequence(len(values) + more, low=-1, high=1)
@@ -145,12 +170,55 @@ def test_the_interval_excludes_the_watched_means_that_are_ruled_out(value):
         assert high <= min(filter(sequence.stays_below, watched), default=1.0)
 
 
+def test_an_item_without_a_value_that_ends_the_set_settles_what_was_watched():
+    told = ConfidenceSequence(3, watched=[0.5])
+    told.add(1.0)
+    told.add(0.5)
+    assert not told.exceeds(0.5)
+    told.skip()
+    assert (told.exceeds(0.5), told.interval) == (True, (0.75, 0.75))
+
+
+def shares(rng, size, mean):
+    """Return values like shares of supported statements: 1, or a multiple of a quarter."""
+    return np.where(rng.random(size) < 2 * mean - 1, 1.0, rng.integers(0, 5, size) / 4)
+
+
 def alarm_of(baseline, values, per_day=100, **options):
     detector = DriftDetector({None: list(baseline)}, **options)
     for number, value in enumerate(values):
         if detector.add(float(value), period=number // per_day):
             break
     return detector
+
+
+def test_a_stable_stream_raises_one_alarm_in_a_year_of_days_at_the_most():
+    """The baseline's mean is known nearly exactly here, so that its uncertainty does not hide alarms."""
+    rng = np.random.default_rng(1)
+    days = 20
+    alarms = [alarm_of(shares(rng, 20_000, 0.85), shares(rng, 10 * days, 0.85), per_day=10).alarm for _ in range(60)]
+    assert sum(alarm is not None for alarm in alarms) <= 60 * days / 365 + 2 * (60 * days / 365) ** 0.5
+
+
+def test_each_slice_has_a_baseline_of_its_own_and_unknown_slices_are_ignored():
+    rng = np.random.default_rng(4)
+    detector = DriftDetector({"easy": list(shares(rng, 200, 0.95)), "hard": list(shares(rng, 200, 0.6))})
+    for value in shares(rng, 600, 0.6):
+        assert not detector.add(float(value), "hard")
+    assert not detector.add(0.0, "new")
+    assert detector.count == 600
+
+
+def binary(rng, *parts):
+    return np.concatenate([rng.random(size) < mean for size, mean in parts]).astype(float)
+
+
+@pytest.mark.parametrize("size", [20, 200, 2000])
+def test_about_one_of_twenty_series_without_a_change_has_one(size):
+    rng = np.random.default_rng(1)
+    assert (
+        sum(bool(change_points(binary(rng, (size, 0.9)))) for _ in range(400)) <= 28
+    )  # 20 are expected, and 28 are two standard deviations more
 
 
 def capitals(values, lowest, per_day):
