@@ -4,11 +4,12 @@ The servers do what real ones do: llama-cpp-python's fails on a JSON schema, `tr
 """
 
 import pytest
+from helpers.doors import report_by
 from helpers.each import each
 from helpers.offline import offline, rag_samples, says_the_same
 from helpers.servers.chat import Faults
 
-from langchain_rageval import Judge, RetryPolicy, aevaluate, evaluate, faithfulness
+from langchain_rageval import Judge, RetryPolicy, evaluate, faithfulness
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.ladder import RUNGS
 
@@ -25,15 +26,7 @@ def scores(report):
     return [row.scores["faithfulness"] for row in report.rows]
 
 
-async def through_evaluate(metric, samples, **options):
-    return evaluate(samples, metric, progress=False, retry=CALM, **options)
-
-
-async def through_aevaluate(metric, samples, **options):
-    return await aevaluate(samples, metric, progress=False, retry=CALM, **options)
-
-
-DOORS = pytest.mark.parametrize("door", [through_evaluate, through_aevaluate])
+DOORS = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 
 
 def other_shape(request):
@@ -76,7 +69,7 @@ async def test_an_endpoint_is_asked_in_the_best_way_that_it_follows(openai_serve
     options, faults, count, calls, rung, reasons = CASES[name]
     server = openai_server(**{"reply": offline, **options}, faults=Faults.script(faults, retry_after="0"))
     judge, samples = Judge(chat_openai(server)), rag_samples(count)
-    report = await door(faithfulness(judge), samples, max_concurrency=1)
+    report = await report_by(door, samples, faithfulness(judge), retry=CALM, max_concurrency=1)
     assert all(map(says_the_same, scores(report), samples))
     left = ", ".join(reason.format(one) for reason, one in zip(reasons, RUNGS, strict=False))
     assert report.notes == [f"{judge.identity} was called in {rung} mode{f': it {left}' if left else ''}."]
@@ -108,7 +101,7 @@ class TestFallbacks:
         second = openai_server(offline)
         model = chat_openai(first, model="cheap").with_fallbacks([chat_openai(second, model="dear")])
         judge, samples = Judge(model), rag_samples(4)
-        report = await door(faithfulness(judge), samples)
+        report = await report_by(door, samples, faithfulness(judge), retry=CALM)
         assert all(map(says_the_same, scores(report), samples))
         assert (first.calls, second.calls) == (1 + 2 * len(samples), 0)
         assert report.notes == [f"{judge.identity} was called in function_calling mode."]
@@ -119,7 +112,7 @@ class TestFallbacks:
         second = openai_server(offline)
         judge = Judge(chat_openai(first).with_fallbacks([chat_openai(second)]).bind(seed=1))
         samples = rag_samples(3)
-        report = await door(faithfulness(judge), samples)
+        report = await report_by(door, samples, faithfulness(judge), retry=CALM)
         assert all(map(says_the_same, scores(report), samples))
         assert report.notes == [f"{judge.identity} was called in json_schema mode."]
         assert second.calls == 2 * len(samples)

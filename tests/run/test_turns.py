@@ -31,6 +31,7 @@ from langchain_rageval import (
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Call, EmbedBatch, Invoke, Rate
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.run.turns import engines_of, gates_of
 
 OFFLINE = OfflineJudge()
@@ -199,19 +200,10 @@ async def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
     assert engine.most == 1
 
 
-def in_threads(*jobs):
-    """Run functions side by side."""
-    threads = [threading.Thread(target=job) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-
-
 def test_two_judges_draws_and_runs_with_one_engine_take_turns():
     engine, samples = Engine(), rag_samples(3)
     judges = [Judge(Chat(client=engine), draws=3) for _ in range(2)]
-    in_threads(*(partial(evaluate, samples, faithfulness(judge), progress=False) for judge in judges))
+    DaemonThreads().gather([partial(evaluate, samples, faithfulness(judge), progress=False) for judge in judges])
     assert engine.most == 1
 
 
@@ -221,7 +213,7 @@ def test_the_user_may_set_another_number_of_calls_for_a_judge():
     calls = [Call(judge.model, [HumanMessage("?")], gates=judge._endpoint.gates) for _ in range(4)]
     engine.create_chat_completion = lambda _messages: _entered(engine)
     run = Run()
-    in_threads(*(partial(drive, _one(call), run, {}) for call in calls))
+    DaemonThreads().gather([partial(drive, _one(call), run, {}) for call in calls])
     assert (engine.most, engine.calls) == (2, 4)
     assert Judge(OFFLINE, max_concurrency=3).instrument == Judge(OFFLINE).instrument
 
@@ -242,7 +234,7 @@ async def test_embeddings_cross_encoders_and_chains_take_turns_with_their_engine
     if is_async:
         await asyncio.gather(*(adrive(_one(request), run, {}) for request in requests))
     else:
-        in_threads(*(partial(drive, _one(request), run, {}) for request in requests))
+        DaemonThreads().gather([partial(drive, _one(request), run, {}) for request in requests])
     assert (engine.most, engine.calls) == (1, 4)
 
 
