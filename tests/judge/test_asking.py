@@ -67,17 +67,7 @@ def asked(judge, state=STATE, run=None):
 # Asking again
 
 
-@pytest.mark.parametrize("bad", ["no JSON", '{"statements": "A."}', '{"statements": ["A.", "B', "[]"])
-def test_a_reply_that_cannot_be_read_is_asked_again_after_the_same_messages(bad):
-    judge = scripted(bad, GOOD)
-    assert asked(judge) == GOOD
-    first, second = judge.asked
-    assert second[:2] == first
-    assert [message.type for message in second] == ["system", "human", "ai", "human"]
-    assert second[2].text == bad
-    assert second[3].text.startswith("This reply could not be used: ")
-
-
+WRONG = "This reply could not be used: "
 RUSSIAN = {"question": "Как застраховать баню?", "text": "А."}
 
 
@@ -86,32 +76,32 @@ RUSSIAN = {"question": "Как застраховать баню?", "text": "А.
     [
         ("нет", RUSSIAN, "нет", "Этот ответ не удалось использовать: "),
         ('{"statements": {"{0}": 1}}', STATE, '{"statements": {"{0}": 1}}', "statements"),
-        ("", STATE, "…", "This reply could not be used: "),  # clients refuse an empty message
-        (" \n", STATE, "…", "This reply could not be used: "),
-        ("half \ud83d", STATE, "half \ufffd", "This reply could not be used: "),
-        ("start" + "x" * 100_000 + "end", STATE, None, "This reply could not be used: "),
+        *((bad, STATE, bad, WRONG) for bad in ("no JSON", '{"statements": "A."}', '{"statements": ["A.", "B', "[]")),
+        ("", STATE, "…", WRONG),  # clients refuse an empty message
+        (" \n", STATE, "…", WRONG),
+        ("half \ud83d", STATE, "half \ufffd", WRONG),
+        ("start" + "x" * 100_000 + "end", STATE, None, WRONG),
     ],
 )
-def test_a_reply_is_sent_back_in_a_form_that_clients_accept_with_what_was_wrong(reply, state, quoted, problem):
+def test_a_reply_that_cannot_be_read_is_sent_back_as_clients_accept_it_with_what_was_wrong(
+    reply, state, quoted, problem
+):
     judge = scripted(reply, GOOD)
     assert asked(judge, state) == GOOD
-    sent, message = (message.text for message in judge.asked[1][2:])
+    first, second = judge.asked
+    assert second[:2] == first
+    assert [message.type for message in second] == ["system", "human", "ai", "human"]
+    sent, message = (message.text for message in second[2:])
     assert sent == quoted or (quoted is None and len(sent) < 7_000 and (sent[:5], sent[-3:]) == ("start", "end"))
     assert problem in message
-
-
-def test_only_the_last_reply_is_shown_when_asked_a_third_time():
-    judge = scripted("one", "two", GOOD)
-    assert asked(judge) == GOOD
-    assert [message.text for message in judge.asked[2]][2] == "two"
-    assert len(judge.asked[2]) == 4
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_the_judge_is_asked_as_often_as_it_may_be_and_then_fails_with_its_last_reply(attempts):
     judge = scripted(*(f"no {number}" for number in range(1, 9)))
     caught = error_of(JudgeOutputError, asked, Judge(judge, attempts=attempts))
-    assert len(judge.asked) == attempts
+    assert [len(messages) for messages in judge.asked] == [2, *[4] * (attempts - 1)]  # only the last reply is shown
+    assert [messages[2].text for messages in judge.asked[1:]] == [f"no {number}" for number in range(1, attempts)]
     assert (caught.step, caught.raw_output, caught.is_cut_off) == ("extract_statements", f"no {attempts}", False)
 
 
@@ -125,18 +115,6 @@ def test_prompts_of_the_users_own_are_used_also_when_asking_again():
 
 
 # The ladder
-
-
-@each("takes", RUNGS)
-@each("status", [400, 404, 422])
-def test_the_judge_falls_to_the_rung_that_the_endpoint_takes_and_stays_there(takes, status):
-    model = endpoint(takes, refusal=Refusal(status_code=status))
-    judge = Judge(model)
-    assert asked(judge) == GOOD
-    assert model.rungs == RUNGS[: RUNGS.index(takes) + 1]
-    asked(judge)
-    assert model.rungs[-1] == takes
-    assert len(model.rungs) == RUNGS.index(takes) + 2
 
 
 def test_a_refusal_costs_no_attempt():
