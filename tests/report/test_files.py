@@ -132,13 +132,9 @@ def test_a_damaged_row_of_a_table_is_named(tmp_path, column, value, problem):
 # Writing
 
 
-def full_disk(*_):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def full_after_the_first_row(rows):
     yield rows[0]
-    full_disk()
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def interrupted(rows):

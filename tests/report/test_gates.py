@@ -229,17 +229,14 @@ def test_a_gate_passes_if_the_unknown_values_can_be_anything(kinds, share, direc
         return
     report = Report(rows, left_out=left_out, unreadable=unreadable)
     ends = [[*known, *[low] * n, *[high] * (unknown - n)] for n in range(unknown + 1)]
+    sign = 1 if direction == "higher" else -1
     for max_failed, possible in ((0.0, ends), (1.0, [known])):
-        reached = [is_reached(fmean(values), threshold, direction) for values in possible] if known else [bool(unknown)]
+        reached = [sign * (fmean(values) - threshold) >= -1e-9 for values in possible if known] or [bool(unknown)]
         verdict = "undecided" if any(reached) else "failed"
         if known and all(reached):
             verdict = "passed"
         (gate,) = report.gates({"faithfulness": threshold}, max_failed, allow={"few-scored"}, max_unscored=1.0)
         assert (gate.verdict, bool(gate.reason)) == (verdict, verdict != "passed")
-
-
-def is_reached(mean, threshold, direction):
-    return mean >= threshold - 1e-9 if direction == "higher" else mean <= threshold + 1e-9
 
 
 @each(("size", "least"), [(1, 1), (2, 1), (3, 2), (8, 4), (9, 5), (10, 5), (30, 5)])
