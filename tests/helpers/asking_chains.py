@@ -29,14 +29,14 @@ from helpers.samples import Search, remembering, sequence
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
-from langchain_classic.chains import create_history_aware_retriever, create_retrieval_chain
+from langchain_classic.chains import RetrievalQA, create_history_aware_retriever, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableBranch, RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
@@ -176,12 +176,29 @@ def functional() -> Any:
     return app
 
 
+def subgraph() -> Any:
+    inner = sequence(Notes, {"find": lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))}})
+    return sequence(Notes, {"inner": inner, "write": writer}, output_schema=Answered)
+
+
 def few_shot() -> Any:
     prompt = ChatPromptTemplate([("system", "As in {examples}\nfrom {context}"), ("human", "{question}")])
     question = operator.itemgetter("question")
     inputs = {"question": RunnablePassthrough(), "examples": EXAMPLES | joined}
     found = RunnablePassthrough.assign(context=question | SEARCH | keep("gold") | joined)  # after the examples
     return inputs | found | prompt | Model() | StrOutputParser()
+
+
+def streaming() -> Any:
+    def run(question: str) -> Any:
+        for part in Model().stream(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}"):
+            yield part.text
+
+    async def arun(question: str) -> Any:
+        async for part in Model().astream(f"{joined(keep('gold')(await SEARCH.ainvoke(question)))} {question}"):
+            yield part.text
+
+    return RunnableLambda(run, arun)
 
 
 def with_texts(form: str, search: Any, rerank: Any = list) -> Any:
@@ -270,6 +287,15 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "the best of an answer for each chunk": (best_of_each(), ["gold"], ALL, ANSWER),
     "a short answer": (rag(keep("gold"), model=Model(replies={"": "1158"})), ["gold"], ALL, "1158"),
     "an answer by a tool call": (by_tool_call(), ["gold"], ALL, ANSWER),
+    "a branch": (
+        RunnableBranch((lambda text: "zoo" in text, rag(keep("zoo"))), rag(keep("gold"))),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "a graph in a graph": (subgraph(), ["gold"], ALL, ANSWER),
+    "a generator": (streaming(), ["gold"], ALL, ANSWER),
+    "a chain of classic chains": (RetrievalQA.from_chain_type(Model(), retriever=SEARCH), ALL, None, ANSWER),
     "branches of a graph": (flow("gold", "river").compile(), ["gold", "river"], [*ALL, *ALL], ANSWER),
     "examples in the prompt": (few_shot(), ["gold"], ["ex", *ALL], ANSWER),
     "functions of LangGraph": (functional(), ["gold"], ALL, ANSWER),
@@ -327,12 +353,17 @@ class Record:
     found: list[Document] = field(default_factory=list)
 
 
-def chat_of_record() -> Any:
+class Form(BaseModel):
+    messages: Annotated[list, add_messages] = []
+    found: list[Document] = []
+
+
+def chat_of(state_class: Any) -> Any:
     nodes = {
         "find": lambda state: {"found": keep("gold")(SEARCH.invoke("?"))},
         "write": lambda state: {"messages": [Echo().invoke([SystemMessage(joined(state.found)), *state.messages])]},
     }
-    return sequence(Record, nodes, InMemorySaver())
+    return sequence(state_class, nodes, InMemorySaver())
 
 
 def previous_turns(form: Any) -> Any:
@@ -403,6 +434,15 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         lambda: asked,
         "session_id",
     ),
+    "a history of which two messages are read": (
+        lambda: remembering(
+            RunnablePassthrough.assign(history=lambda given: given["history"][-2:]) | lines(WITH_HISTORY),
+            "question",
+            "history",
+        ),
+        lambda: asked,
+        "session_id",
+    ),
     "a history around a function": (
         lambda: remembering(
             RunnableLambda(
@@ -425,7 +465,8 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         "thread_id",
     ),
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
-    "a graph whose state is a dataclass": (chat_of_record, lambda: messages_of, "thread_id"),
+    "a graph with a state of pydantic": (lambda: chat_of(Form), lambda: messages_of, "thread_id"),
+    "a graph whose state is a dataclass": (lambda: chat_of(Record), lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
     "an entrypoint that saves messages": (lambda: previous_turns(convert_to_messages), lambda: str, "thread_id"),
     "an entrypoint that saves a mapping": (

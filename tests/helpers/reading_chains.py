@@ -6,10 +6,16 @@ from typing import Any
 
 from helpers.samples import Search, joined, sequence
 from langchain.agents import create_agent
+from langchain.agents.middleware import dynamic_prompt
 from langchain_classic.chains import ConversationalRetrievalChain, RefineDocumentsChain, create_retrieval_chain
 from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_classic.chains.llm import LLMChain
-from langchain_classic.retrievers import ContextualCompressionRetriever, MergerRetriever, MultiQueryRetriever
+from langchain_classic.retrievers import (
+    ContextualCompressionRetriever,
+    MergerRetriever,
+    MultiQueryRetriever,
+    ParentDocumentRetriever,
+)
 from langchain_classic.retrievers.document_compressors import LLMChainExtractor
 from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.documents import Document
@@ -19,8 +25,10 @@ from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from langchain_core.stores import InMemoryStore
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_text_splitters import RecursiveCharacterTextSplitter
 from typing_extensions import TypedDict
 
 from langchain_rageval import HashingEmbeddings
@@ -142,6 +150,18 @@ def multi_query() -> Any:
     return rag(search=MultiQueryRetriever.from_llm(Half(), model))
 
 
+def parents() -> Any:
+    store = InMemoryVectorStore(HashingEmbeddings())
+    search = ParentDocumentRetriever(
+        vectorstore=store,
+        docstore=InMemoryStore(),
+        child_splitter=RecursiveCharacterTextSplitter(chunk_size=40, chunk_overlap=0),
+        search_kwargs={"k": 1},
+    )
+    search.add_documents([GOLD, ZOO], ids=["gold", "zoo"])
+    return rag(search=search)
+
+
 def merged() -> Any:
     return rag(keep("gold", "river"), search=MergerRetriever(retrievers=[SEARCH, Half()]))
 
@@ -195,6 +215,15 @@ def reranking_agent() -> Any:
 
     inner = create_agent(Agent(), [search])
     return RunnableLambda(lambda question: inner.invoke({"messages": [("human", question)]})["messages"][-1].text)
+
+
+def with_prompt_of_middleware() -> Any:
+    @dynamic_prompt
+    def search_first(request: Any) -> str:
+        found = SEARCH.invoke(request.state["messages"][-1].text)
+        return "Answer from this:\n" + joined(keep("gold")(found))
+
+    return create_agent(Model(), [], middleware=[search_first])
 
 
 def classic_refine() -> Any:
@@ -271,6 +300,8 @@ CUT_ZOO = "Berlin has had a zoo since 1844, which is the oldest one in Germany a
 TABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "no reranker": (rag(), ALL, None, ANSWER),
     "a reranker keeps gold": (rag(keep("gold")), ["gold"], ALL, ANSWER),
+    "parent documents": (parents(), ["gold"], None, ANSWER),
+    "a prompt of middleware": (with_prompt_of_middleware(), ["gold"], ALL, ANSWER),
     "a reranker returns copies": (
         rag(lambda found: [Document(d.page_content, metadata=d.metadata) for d in found[2:]]),
         ["gold"],
