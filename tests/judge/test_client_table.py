@@ -126,14 +126,11 @@ def test_bound_options_of_the_same_name_are_kept():
     }
 
 
-class Reasoned(Exception):
-    """An error without a status, raised from one with a `code`, as by ChatGoogleGenerativeAI."""
-
-
 def raised_from(code):
+    """Return an error without a status, raised from one with a `code`, as by ChatGoogleGenerativeAI."""
     cause = Exception("INVALID_ARGUMENT")
     cause.code = code
-    error = Reasoned("Error calling model")
+    error = RuntimeError("Error calling model")
     error.__cause__ = cause
     return error
 
