@@ -24,7 +24,7 @@ FILES = {
     "sheets.jsonl": [{**SAMPLE, **TRUTH}],
     "samples.txt": ["{oops"],
     "found.jsonl": [{**SAMPLE, "context_ids": ["a", "b"]}],
-    "errors_app.py": ["chain, number = len, 5"],
+    "errors_app.py": ["chain, number = len, 5", "def build(judge, depth): return judge"],
 }
 
 
@@ -68,6 +68,7 @@ evaluate samples.jsonl --metrics helpers.own.tone:tune
 evaluate samples.jsonl --metrics helpers.samples:SAMPLE
 evaluate samples.jsonl --metrics helpers.own.politeness:rate
 evaluate samples.jsonl --metrics helpers.own.tone:friendly
+evaluate samples.jsonl --metrics errors_app:build
 # Samples
 evaluate nowhere.jsonl
 evaluate samples.txt
