@@ -220,6 +220,7 @@ SECOND_PLACE = 1 / math.log2(3)
         ([OTHER, f"{FIRST} {SECOND}"], [FIRST, SECOND], {recall_at: 1.0, ndcg_at: SECOND_PLACE}),
         ([FIRST], [FIRST, SECOND], {ndcg_at: 1 / (1 + SECOND_PLACE)}),
         ([], [FIRST, SECOND], {recall_at: 0.0, ndcg_at: 0.0}),
+        ([FIRST], [], {recall_at: None, ndcg_at: None}),
         # the sheet of another product in the same words is not relevant
         ([sheet(2), sheet(3), sheet(1)[:70]], [sheet(1)], {recall_at: 1.0, precision_at: 1 / 3, mrr_at: 1 / 3}),
     ],

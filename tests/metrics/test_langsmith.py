@@ -195,7 +195,7 @@ async def test_whoever_traces_the_process_sees_the_judges_calls(entry_point, cli
 
 
 @both_entry_points
-async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, client):
+async def test_a_summary_evaluator_gives_the_mean_of_an_experiment_untraced(entry_point, client, session):
     def target(inputs: dict[str, Any]) -> dict[str, Any]:
         return {"answer": ANSWER if inputs["question"] == QUESTION else "1158 in Munich.", "contexts": CONTEXTS}
 
@@ -212,3 +212,4 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, 
         assert len([row async for row in done]) == 2
     means = [(result.key, result.score) for result in done._summary_results["results"]]
     assert means == [("faithfulness", 0.75), ("faithfulness", 0.75), ("other", 0.75)]
+    assert OUR_RUNS.isdisjoint(session.posted)

@@ -184,6 +184,11 @@ def test_the_findings_of_another_grader_or_without_the_number_of_kept_chunks_do_
     assert gain.rescore(LABELLED, score.model_copy(update={"findings": uncounted})) is None
 
 
+def test_equal_scores_keep_the_retrievers_order():
+    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(LABELLED)
+    assert scores["gain"].value == 0.0
+
+
 def test_nothing_retrieved_is_zero_without_a_call():
     compressor = Compressor(order=by_length)
     scores = rerank_gain(llm_grader(OfflineJudge()), compressor).invoke({"question": "Where is it?", "contexts": []})

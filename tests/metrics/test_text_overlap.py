@@ -137,6 +137,15 @@ def test_chinese_is_compared_by_characters():
     assert value(rouge(), "东京塔很高", "东京塔不高") == pytest.approx(0.8)
 
 
+@each(
+    ("options", "expected"),
+    [({}, 6 / 11), ({"of": "recall"}, 1.0), ({"of": "precision"}, 3 / 8), ({"variant": "rouge2"}, 2 / 9)],
+)
+def test_options_choose_the_words_and_the_statistic(options, expected):
+    pair = ("Полис действует один год, и его можно продлить.", "Полис действует год.")
+    assert value(rouge(**options), *pair) == pytest.approx(expected)
+
+
 def test_variants_have_names_of_their_own():
     assert [rouge(variant=variant).name for variant in ("rougeL", "rouge1", "rouge2")] == ["rouge", "rouge1", "rouge2"]
     assert rouge(variant="rouge2", name="mine").name == "mine"

@@ -152,9 +152,11 @@ def test_twelve_of_twenty_zeros_decide_a_gate_by_arithmetic_alone():
 
 @pytest.mark.parametrize("threshold", [0.25, 0.5, 0.75])
 def test_a_gate_on_the_mean_itself_is_decided_in_its_favour_when_all_values_are_known(threshold):
-    sequence = ConfidenceSequence(4, error=1e-6, watched=[threshold])
+    sequence = ConfidenceSequence(5, error=1e-6, watched=[threshold])
     for value in [threshold] * 4:
         sequence.add(value)
+    assert not sequence.exceeds(threshold)
+    sequence.skip()  # the fifth has no value
     assert sequence.exceeds(threshold)
     assert not sequence.stays_below(threshold)
 
