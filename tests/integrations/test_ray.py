@@ -375,6 +375,9 @@ def test_errors_in_a_worker_contain_their_cause(ray):
     ("options", "told"),
     [
         ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics must be a function .* got list"),
+        ({"fields": {"query": "q"}}, "'query' is not a field"),
+        ({"journal": 3}, "journal must be the path of a file, got int"),
+        ({"timeout": 0}, "timeout must be a number of seconds above 0"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a whole number of at least 1, got 2.5"),
         ({"concurrency": 0}, r"concurrency must be .* got 0"),

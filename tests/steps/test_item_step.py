@@ -239,6 +239,8 @@ def test_items_without_one_verdict_are_asked_about_again_alone_and_keep_their_ow
         assert list(map(asked_about, judge.requests)) == [texts, [texts[n] for n in again]]
         assert [[message.type for message in messages] for messages in judge.asked] == [["system", "human"]] * 2
         assert judge.asked[0][0] == judge.asked[1][0]
+        heads = {request.human.rpartition("\n{")[0] for request in judge.requests}
+        assert len(heads) == 1 or case.items == "chunks"
 
 
 @every_listed_case

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -96,6 +97,13 @@ def test_lone_surrogates_reach_no_model():
 
 
 # Cross-encoders
+
+
+async def test_a_cross_encoder_does_not_hold_up_the_event_loop():
+    own = threading.current_thread()
+    model = PairScores(lambda *_: float(threading.current_thread() is not own))
+    made = await measure_similarity(model, pairs).ainvoke({"one": "a", "others": ["b"]})
+    assert made["similarities"] == [1.0]
 
 
 def test_a_cross_encoder_reads_the_pairs_in_order():

@@ -245,11 +245,11 @@ def test_passages_are_embedded_once_when_the_first_is_looked_for_in_batches_of_6
     assert [text for batch in embeddings.asked for text in batch] == [str(n) for n in range(150)]
 
 
-async def test_within_a_run_embedding_is_a_work_that_is_done_once_and_counted(caplog):
+async def test_embedding_is_done_once_for_all_runs_and_counted_in_the_first(caplog):
     embeddings, run = Vectors(answer=lambda text: [float(text), 1.0] if text != "7" else [0.0]), Run()
     store = Docstore(pieces(*map(str, range(150))), splitter=False, embeddings=embeddings)
     await asyncio.gather(*(adrive(embed_passages(store), run, {}) for _ in range(3)))
-    drive(embed_passages(store), run, {})
+    drive(embed_passages(store), Run(), {})
     similar(store, "1")
     assert sum(map(len, embeddings.asked)) == run.meter.usage.embedded == 150
     assert len(embeddings.asked) == 3

@@ -135,5 +135,6 @@ def test_a_chain_gets_the_turns_of_the_question():
     (sample,) = testset.run(lambda given: inputs.append(given) or "Ответ.", progress=False)
     (given,) = inputs
     assert given["question"] == sample.question
-    turns = [("user" if message.type == "human" else "assistant", message.content) for message in given["chat_history"]]
+    roles = {"human": "user", "ai": "assistant"}
+    turns = [(roles[message.type], message.content) for message in given["chat_history"]]
     assert turns == [(turn.role, turn.text) for turn in sample.history]
