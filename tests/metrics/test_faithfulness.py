@@ -90,7 +90,8 @@ def test_the_expected_share_takes_a_verdict_without_probabilities_as_certain(pro
             ["absent"] * 5,
             "The contexts support 0 of 5 statements; not found: «s1»; not found: «s2»; not found: «s3»; and 2 more.",
         ),
-        ("Что?", ["supported"], "Контексты подтверждают 1 из 1 утверждения."),
+        ("Что?", ["supported"] * 11, "Контексты подтверждают 11 из 11 утверждений."),
+        ("Что?", ["supported"] * 21, "Контексты подтверждают 21 из 21 утверждения."),
         (
             "Что?",
             ["supported", "absent", "contradicted", "absent", "absent"],

@@ -188,10 +188,12 @@ async def both(metric):
 
 
 @each("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]])
-def test_any_other_result_of_a_metric_is_refused(result):
+async def test_any_other_result_of_a_metric_is_refused_and_a_failure_of_a_run(result):
     told = f"a metric returns a Score or a mapping of names to Scores, got {type(result).__name__}: make a metric of a "
     with pytest.raises(ConfigError, match=re.escape(told) + r"function with @metric\(reads=\.\.\.\)$"):
         scores_by_name(result)
+    for scores in await both(RunnableLambda(lambda _: result, name="mine")):
+        assert scores["mine"].failure.error == "ConfigError"
 
 
 async def test_the_users_own_runnable_is_scored_like_a_metric():
