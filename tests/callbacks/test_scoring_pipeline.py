@@ -68,6 +68,7 @@ def scored(times, *metrics, **options):
     callback, rows = watching(*metrics, **options)
     with callback:
         ask(callback, times)
+        assert callback.flush(PATIENCE)
     return callback.stats(), rows
 
 
