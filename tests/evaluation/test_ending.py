@@ -14,6 +14,7 @@ from pydantic import PrivateAttr
 from langchain_rageval import (
     Metric,
     OfflineJudge,
+    Report,
     Score,
     Step,
     Value,
@@ -184,12 +185,15 @@ def test_an_interrupted_run_sends_no_further_calls():
     assert report.failures() == []
 
 
-def test_an_interrupted_run_keeps_the_finished_scores_of_a_begun_sample():
+@pytest.mark.parametrize("out", [None, "report.jsonl"])
+def test_an_interrupted_run_keeps_the_finished_scores_of_a_begun_sample(tmp_path, out):
     def interrupted(messages):
         raise KeyboardInterrupt
 
     own = RunnableLambda(lambda _: Score(metric="own", aspect="answer", value=1.0), name="own")
-    report = evaluate(SAMPLES, [own, faithfulness(RunnableLambda(interrupted))], progress=False, max_concurrency=1)
+    options = {"progress": False, "max_concurrency": 1, "out": out and tmp_path / out}
+    report = evaluate(SAMPLES, [own, faithfulness(RunnableLambda(interrupted))], **options)
+    assert out is None or Report.load(tmp_path / out) == report
     assert {(row.sample.id, *row.scores) for row in report.rows} >= {("q-0", "own")}
     assert {name for row in report.rows for name in row.scores} == {"own"}
     assert any(f": {len(report.rows)} samples have scores." in note for note in report.notes)

@@ -90,8 +90,8 @@ class Case:
 
         return answering(reply)
 
-    def report(self, metrics: str = "FRC") -> Report:
-        judge = Judge(self.judge())
+    def report(self, metrics: str = "FRC", draws: int = 1) -> Report:
+        judge = Judge(self.judge(), draws=draws)
         return evaluate([self.sample()], [METRICS[name](judge) for name in metrics], progress=False)
 
     def cause(self, metrics: str = "FRC") -> str:
@@ -205,6 +205,35 @@ def test_claim_metrics_find_every_planted_cause_alone_and_beside_others(case, ca
     assert {case.cause(metrics) for metrics in ("G", "FRCG", "GFRC", "RCF")} == {causes[-1]}
 
 
+RUSSIAN = {
+    "question": "Что покрывает страховка бани и от какой суммы?",
+    "context": "Полис бани покрывает пожар от 5000 рублей. Заявление подают в течение трёх дней.",
+    "decline": "Я не знаю.",
+    "year": "Страховка бани покрывает ущерб от 5000 рублей.",
+    "this year": "Ущерб возмещают, если он не меньше 5000 рублей.",
+    "other year": "Страховка бани покрывает ущерб от 7000 рублей.",
+    "tigers": "Деньги выплачивают в день обращения.",
+}
+
+
+@each(
+    "name",
+    [
+        "another number than in the contexts",
+        "a refusal though it was there",
+        "a refusal because a reranker dropped it",
+        "right, and grounded",
+    ],
+)
+def test_a_cause_is_found_in_russian_and_the_agreement_of_draws_is_no_statement(name, monkeypatch):
+    for word, text in RUSSIAN.items():
+        monkeypatch.setitem(WORDS, word, text)
+    case, causes = PLANTED[name]
+    report = case.report(draws=3)
+    assert any(f.kind == "agreement" for s in report.rows[0].scores.values() for f in s.findings)
+    assert shown_by(report) == causes[-1]
+
+
 # Several things wrong at once
 
 
@@ -256,6 +285,8 @@ def test_of_several_references_the_one_that_the_answer_is_nearest_to_counts():
     case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[nearest])
     (found,) = case.report().diagnose()
     assert (found.cause, [f.text for f in found.findings]) == (IGNORED, [WORDS["river"]])
+    merged = Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}, others=[{"founder": SUPPORTED}])
+    assert [merged.cause(metrics) for metrics in ("G", "GFRC")] == [IGNORED, FINE]  # claim metrics merge references
 
 
 @each(("case", "causes"), PLANTED.values(), ids=PLANTED)

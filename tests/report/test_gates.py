@@ -329,11 +329,28 @@ def test_decisions_about_thresholds_are_no_decisions_about_the_baseline():
         "b against the baseline": Decision("worse", -0.2, -0.1, 30, 0.05),
         "c": Decision("precise", 0.9, 1.0, 30, 0.05),
         "d": Decision("better", 0.1, 0.2, 30, 0.05),
+        "e": Decision("no worse", 0.0, 0.2, 30, 0.05),
+        "f": Decision("undecided", -0.2, 0.1, 30, 0.05),
     }
     gates = decided_gates(decided, {"a", "b"}, "no worse", ())
-    assert {name: gate.verdict for name, gate in gates.items()} == {"b": "failed", "d": "passed"}
+    assert {name: gate.verdict for name, gate in gates.items()} == {
+        "b": "failed",
+        "d": "passed",
+        "e": "passed",
+        "f": "undecided",
+    }
     assert gates["b"].requirement == "no worse"
     assert decided_gates(decided, {"a", "b"}, "no worse", {"decision"})["b"].verdict == "passed"
+
+
+def test_the_decision_of_a_run_stands_for_the_comparison_and_else_nothing_in_common_is_refused():
+    report = report_of(*[scored(1.0)] * 8)
+    decided = replace(report, decisions={"faithfulness": Decision("worse", -0.2, 0.1, 30, 0.05)})
+    assert [(gate.verdict, gate.codes) for gate in decided.gates({}, baseline=report)] == [("failed", ["decision"])]
+    other = Report([row(n, scored(1.0, "other"), id=f"x{n}", question=f"Q{n}?") for n in range(8)])
+    with pytest.raises(ConfigError, match=r"^nothing was compared: "):
+        report.gates({}, baseline=other)
+    assert [gate.codes for gate in decided.gates({}, baseline=other)] == [["missing-metric"]]
 
 
 def test_a_metric_that_only_the_baseline_has_is_lost_unless_it_is_allowed_or_was_left_out():

@@ -2,7 +2,9 @@
 
 import asyncio
 import copy
+import errno
 import gc
+import io
 import os
 import pickle
 import signal
@@ -309,13 +311,37 @@ def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
 # Places that are none
 
 
+FULL = r"report\.jsonl cannot be written: No space left on device; choose another path"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_disk_that_is_full_from_the_start_is_reported_before_any_call(out):
     Path(f"{out}.part").symlink_to("/dev/full")
     asked = []
-    with pytest.raises(ConfigError, match=r"report\.jsonl cannot be written: No space left on device; choose another"):
+    with pytest.raises(ConfigError, match=FULL):
         evaluate(many(2), RunnableLambda(asked.append), progress=False, out=out)
     assert asked == []
+
+
+class FullDisk(io.FileIO):
+    """File on a disk that writes a few bytes at a time, until it is full."""
+
+    def write(self, data):
+        if self.tell() > 5_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data[:99])
+
+
+def test_a_disk_that_gets_full_during_the_run_is_reported_and_what_was_written_loads(out, monkeypatch):
+    old = evaluate(many(2), own(0.5), progress=False, out=out)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda path, mode, **_: FullDisk(path, mode))
+        with pytest.raises(ConfigError, match=FULL):
+            evaluate(many(100), own(), progress=False, out=out)
+    assert Report.load(out) == old
+    part = Report.load(f"{out}.part")
+    assert 5 < len(part) < 50
+    assert not part.complete
 
 
 @pytest.mark.parametrize("place", ["folder", "no folder/report.jsonl", "file/report.jsonl", "pipe"])

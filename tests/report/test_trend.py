@@ -30,6 +30,16 @@ def test_a_fall_raises_an_alarm_that_says_since_when():
     assert str(alarm) in found._repr_html_()
 
 
+def test_changes_are_dated_both_ways_and_differences_between_slices_are_none_if_adjusted_for():
+    live = stream([0.95] * 12 + [0.3] * 12 + [0.95] * 12, per_day=20)
+    first, second = trend(live).changes["faithfulness"]
+    assert (first.since, second.since) == (START + timedelta(days=12), START + timedelta(days=24))
+    assert first.before > 0.8 > 0.4 > first.after == second.before
+    assert second.after > 0.8
+    hard = over(live, metadata=lambda one: {"hard": first.since <= one.time < second.since})
+    assert trend(hard, adjust="hard").changes == {}
+
+
 def with_days(spread, days=30, seed=0):
     """A month whose long-run mean is 0.85, with days that differ."""
     rng = random.Random(seed)
@@ -52,6 +62,12 @@ def test_hours_are_the_blocks_of_a_history_of_a_few_days():
     rows = [row(n, scored(float(n < 48 or n % 4 == 0)), id=str(n), time=time) for n, time in enumerate(times)]
     (change,) = trend(Report(rows)).changes["faithfulness"]
     assert change.since == START + timedelta(hours=12)
+
+
+def test_rows_are_read_in_the_order_of_their_times():
+    later = {"time": lambda one: one.time + timedelta(days=9), "index": lambda one: 1000 + one.index}
+    rows = [*over(stream([0.7] * 2, version="2"), **later).rows, *stream([0.9]).rows]
+    assert list(trend(Report(rows), by="version")) == ["1", "2"]
 
 
 def test_an_alarm_ends_with_since():

@@ -3,7 +3,7 @@
 import pytest
 from helpers.reports import row, scored
 
-from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, metric
+from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import bounded_mean_interval
@@ -95,6 +95,16 @@ def test_notes_on_pairs_are_worded_for_pairs():
         assert fields == [{"samples": 2, "units": 1}, {"samples": 3, "units": 1}, {"samples": 3, "units": 2}]
         loose = [note.fields for note in notes if note.code == "without-unit"]
         assert loose == [{"count": 3, "samples": 8, "field": name} for name in ("conversation", "tree_id")]
+
+
+@pytest.mark.parametrize(("turns", "tied"), [(1, False), (6, True)])
+def test_a_leaderboard_counts_conversations(turns, tied):
+    """Five conversations are too few for a comparison, however many turns they have."""
+    rows = [
+        row(n, scored(n % 2), id=f"q{n // 2}@{n % 2}", metadata={"model": str(n % 2), "conversation": n // 2 // turns})
+        for n in range(60)
+    ]
+    assert leaderboard(Report(rows), "faithfulness").rows[1].tied == tied
 
 
 @metric(reads={"answer"}, range=(0, 3), name="grade")
