@@ -81,7 +81,7 @@ def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, good, baseli
     means = f"| faithfulness | 1.000 | [0.758, 1.000] | {gated} | 1.000 | {difference} | 12 | 0 | 0 |"
     assert means in markdown
     assert len(Report.load(tmp_path / "new.jsonl")) == 12
-    assert "main" in (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "</bdi> неясно, по оценке OfflineJudge</span>" in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
 def test_a_broken_application_is_red(rageval, tmp_path, written, baseline):

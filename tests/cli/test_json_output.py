@@ -164,6 +164,13 @@ def test_errors_on_stdin_name_the_line(rageval, given, content, mend):
     assert mend in err
 
 
+def test_fields_and_skipped_lines_on_stdin(rageval, given, tmp_path):
+    given(LINES.replace("question", "q").encode() + b"{oops\n")
+    words = ["evaluate", "-", "--fields", "question=q", "--on-error", "skip", "--out", tmp_path / "out.jsonl"]
+    assert rageval(*words)[0] == 0
+    assert [row.sample.question for row in Report.load(tmp_path / "out.jsonl").rows] == [SAMPLE["question"]] * 2
+
+
 def test_the_report_goes_to_stdout_and_the_table_to_stderr(rageval, folder):
     code, out, err = rageval("evaluate", "samples.jsonl", "--out", "-")
     assert code == 0

@@ -30,6 +30,7 @@ def test_the_demo_gives_the_diagnosis_before_the_details_and_explains_its_column
     assert places == sorted(places)
     shown = ("40 answers", "the right answer", "answer to another", "refusal to answer", "[1.1]", "Шурин", "0 failed")
     assert [part for part in shown if part not in text] == []
+    assert text.count("\n  Answer ") == 2
 
 
 def test_the_demo_ends_with_the_two_commands_to_try_next(demo):

@@ -95,15 +95,17 @@ def test_reports_and_comparisons_fit_eighty_columns(tmp_path, words):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_console_prints_no_hostile_character_wherever_the_text_stands(is_terminal):
+def test_a_console_prints_a_cell_on_one_line_and_no_hostile_character_wherever_it_stands(is_terminal):
     file = io.StringIO()
     out = TableConsole(file=file, force_terminal=is_terminal, no_color=True, width=200, highlight=False)
     table = Table(title=HOSTILE, caption=HOSTILE)
     table.add_column(HOSTILE)
     table.add_row(HOSTILE)
+    table.add_row("on one\nline")
     out.print(table)
     out.print(HOSTILE)
     out.print(f"[bold]{HOSTILE.replace('[', '(')}[/bold]", soft_wrap=True)
     shown = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue())  # the styles of the table
     assert not FORBIDDEN & set(shown)
     assert shown.count("\ufffd]0;title\ufffd") == 6
+    assert "on one line" in shown

@@ -55,6 +55,11 @@ def test_variants_are_compared_with_the_first_repeat():
     assert found.right.of == 2
 
 
+def test_the_constant_answer_is_the_verdict_that_the_most_labels_accept():
+    probe = Probe(ITEM.model_copy(update={"labels": (LABELS[1], Label(accepted=("absent",)))}))
+    assert statistics(ProbeResult(probe, [CitedVerdict("supported")] * 2)).constant == 1
+
+
 def test_only_citations_of_right_verdicts_count():
     found = statistics(result("supported", "absent", "absent", cites=("2.1", "1.1", "2.4", "21.1")))
     assert found.citations.precision.value == 0.5
