@@ -162,6 +162,11 @@ def test_a_function_without_the_decorator_is_refused_with_the_remedy(function, d
             not_decorated,
             "aspect of not_decorated is a word for what it scores, such as 'answer', got ' '",
         ),
+        (
+            {"range": (1, 0)},
+            not_decorated,
+            "range of not_decorated is its lowest and its highest value, such as (0, 1), got (1, 0)",
+        ),
     ],
 )
 def test_a_mistake_in_the_decorator_is_an_error_at_once(options, function, message):
