@@ -123,7 +123,10 @@ plan samples.jsonl --journal .
 plan samples.jsonl --judge openai:m --price openai:m=1,1 --price vllm:m=9,9
 plan samples.jsonl --writer openai:w
 plan docs
+plan docs --generate --audit offline
+plan docs --generate --batch
 plan docs --generate --fail-under faithfulness=1
+plan docs --generate --journal j.db
 plan docs --generate --pilot 3
 # Chains
 run errors_app testset.jsonl
@@ -157,6 +160,7 @@ agreement report.jsonl nowhere.csv
 agreement report.jsonl labels.csv --threshold 0.9
 rubric-study sheets.jsonl --scale three
 rubric-study sheets.jsonl --scale 3-0
+rubric-study sheets.jsonl --label-scale x
 rubric-study sheets.jsonl --labels none
 rubric-study sheets.jsonl --price offline=1
 rubric-study sheets.jsonl --price other=1,2
@@ -168,6 +172,7 @@ generate none
 generate docs --focus saana.md
 generate docs --focus topic=x
 generate docs --distribution clever=1
+generate docs --distribution simple=much
 generate docs --distribution reasoning+persona=1
 generate docs --persona 'A tenant'
 generate docs --persona ' ' --distribution persona=1
@@ -177,6 +182,7 @@ generate docs --size 0
 generate docs --language tlh
 generate docs --where 'faithfulness < 1'
 generate docs --adopt report.jsonl --where 'faithfulness ~ 1' --writer nonsense
+generate docs --adopt report.jsonl --where 'faithfulness < 0.5.5' --writer nonsense
 generate docs --adopt report.jsonl --where 'b < 1' --writer nonsense
 review nowhere.jsonl
 review report.jsonl
