@@ -84,6 +84,7 @@ def check_scores(report, samples):
     assert [(row.index, without_id(row.sample)) for row in report.rows] == list(enumerate(map(without_id, samples)))
     failed = {}
     for row in report.rows:
+        assert row.scores.keys() == report.rows[0].scores.keys() != set()
         for name, score in row.scores.items():
             if score.failure:
                 assert score.failure.error

@@ -153,9 +153,10 @@ async def test_samples_are_scored_with_the_options_of_evaluate(tmp_path):
     assert (tmp_path / "run.db").exists()
 
 
-async def test_the_callbacks_of_the_config_and_of_the_options_see_the_metrics():
+@pytest.mark.parametrize("on_failure", ["record", "raise"])
+async def test_the_callbacks_of_the_config_and_of_the_options_see_the_metrics(on_failure):
     one, other = Names(), Names()
-    scoring = scored_by(exact_match(), callbacks=[other], progress=False)
+    scoring = scored_by(exact_match(), callbacks=[other], progress=False, on_failure=on_failure)
     for call in (scoring.invoke, scoring.ainvoke):
         result = call(ANSWERED, {"callbacks": [one]})
         _ = await result if asyncio.iscoroutine(result) else result

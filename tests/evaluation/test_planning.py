@@ -333,6 +333,7 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         ({"rehearsed": 0}, r"rehearsed \(samples to estimate from\) must be a whole number of at least 1, got 0"),
         ({"pilot": 0}, r"pilot \(samples to score\) must be a whole number of at least 1, got 0"),
         ({"anchors": -1}, "anchors must be a whole number of at least 0, got -1"),
+        ({"until": 0.8}, r"^until must be Decided\(...\) or Precise\(...\), got float$"),
         ({"batch": True}, r"^batch must be Batch\(\), got bool$"),
         ({"audit": OfflineJudge()}, r"^audit must be Audit\(judge, share=0.1\), got OfflineJudge$"),
         ({"journal": 5}, "journal must be the path of a file, got 5"),

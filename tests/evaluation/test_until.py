@@ -53,8 +53,10 @@ def worsened(by):
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(0.7, "passed"), (0.9, "failed")])
-def test_a_run_ends_when_its_gate_is_decided(threshold, verdict):
-    report = evaluate(samples(), value, until=Decided({"value": threshold}), progress=False, max_concurrency=4)
+def test_a_run_ends_when_its_gate_is_decided_and_its_file_says_so(tmp_path, threshold, verdict):
+    options = {"until": Decided({"value": threshold}), "progress": False, "max_concurrency": 4}
+    report = evaluate(samples(), value, out=tmp_path / "report.jsonl", **options)
+    assert Report.load(tmp_path / "report.jsonl") == report  # with its decisions and what was left out
     decision = report.decisions["value"]
     assert decision.verdict == verdict
     assert decision.samples == len(report.rows) < 300
