@@ -540,6 +540,16 @@ async def test_a_runnable_may_return_several_scores_and_all_stand_in_the_order_o
     assert list(row.scores) == ["slow", "one", "two", "faithfulness"]
 
 
+async def test_a_runnable_that_returns_no_score_or_raises_is_a_failure_of_its_own(rows_of):
+    wrong, broken = RunnableLambda(lambda _: 0.5, name="wrong"), RunnableLambda(lambda _: 1 / 0, name="broken")
+    (row,) = await rows_of([SAMPLE], [wrong, broken, metric])
+    failures = [row.scores[name].failure for name in ("wrong", "broken")]
+    assert "a metric returns a Score or a mapping of names to Scores" in failures[0].message
+    errors = [("ConfigError", None), ("ZeroDivisionError", None)]
+    assert [(failure.error, failure.step) for failure in failures] == errors
+    assert row.scores["faithfulness"].value == 0.5
+
+
 async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
     flaky = Counter[str]()
 
