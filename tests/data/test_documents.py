@@ -84,11 +84,13 @@ def test_a_text_in_another_encoding_is_read_and_a_guess_is_named(folder, caplog)
     assert caplog.messages == ["a.txt is not UTF-8; read as cp1251", f"skipped d.txt: {no_text}"]
 
 
-@pytest.mark.parametrize("head", ["<meta charset=windows-1251>", ""])
-def test_a_page_of_html_in_windows_1251_is_read_as_its_text_with_and_without_its_declaration(folder, head):
+@pytest.mark.parametrize(
+    ("head", "encoding"), [("<meta charset=windows-1251>", "cp1251"), ("", "cp1251"), ("", "utf-8")]
+)
+def test_a_page_of_html_is_read_as_its_text_with_and_without_a_declaration_of_its_encoding(folder, head, encoding):
     pytest.importorskip("bs4", reason="beautifulsoup4 is no requirement of ours")
     page = f"<html><head>{head}<title>Баня</title></head><body><h1>Полис</h1><p>Взнос <b>раз</b> в год.</p></body>"
-    (document,) = load_documents(folder({"a.html": page.encode("cp1251")}))
+    (document,) = load_documents(folder({"a.html": page.encode(encoding)}))
     assert document.page_content.split() == ["Баня", "Полис", "Взнос", "раз", "в", "год."]
     assert document.metadata == {"source": "a.html", "title": "Баня"}
 
