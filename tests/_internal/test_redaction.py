@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 from helpers.each import each
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, StateGraph
 from pydantic import SecretStr
@@ -101,6 +101,12 @@ MODELS = {
     "fallbacks": lambda: chat().with_fallbacks([chat(default_headers={"x-tenant": SECRET})]),
     "jury": lambda: jury([OfflineJudge(), chat(default_headers={"x-tenant": SECRET}), OfflineJudge()]),
     "configurable": lambda: chat(api_key=SECRET).configurable_fields(temperature=ConfigurableField(id="t")),
+    "alternatives": lambda: (
+        chat()
+        .configurable_alternatives(ConfigurableField(id="llm"), other=chat(api_key=SECRET))
+        .with_config(configurable={"llm": "other"})
+    ),
+    "router": lambda: RunnableBranch((lambda _: True, chat(api_key=SECRET)), chat()),
     "chain": lambda: RunnableLambda(lambda messages: messages) | chat(default_headers={"x-tenant": SECRET}),
     "closure": lambda: (lambda key: RunnableLambda(lambda messages: key))(KEY),
     "closure over a model": lambda: (lambda m: RunnableLambda(lambda x: m.invoke(x)))(chat(api_key=SECRET)),

@@ -342,8 +342,9 @@ def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(
     assert "max_" not in told
 
 
-def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer():
-    model = Limited(replies=[cut("<think>Is it A")] * 2)
+@each("reply", [cut("<think>Is it A"), cut(additional_kwargs={"reasoning_content": "Is it A"})])
+def test_reasoning_that_reaches_the_limit_is_distinguished_from_a_long_answer(reply):
+    model = Limited(replies=[reply] * 2)
     assert str(error_of(JudgeOutputError, asked, Judge(model, attempts=2))) == (
         "extract_statements: the model's reasoning used up the length limit before the answer: max_tokens is 200; "
         "raise max_tokens of the judge's model, or lower its reasoning effort"

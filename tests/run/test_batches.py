@@ -13,7 +13,7 @@ from unittest.mock import MagicMock
 import httpx
 import openai
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -190,6 +190,17 @@ def test_a_request_is_one_line_with_its_letters_as_they_are():
 )
 def test_a_line_of_an_output_file_is_a_reply_or_an_error(line, status, body):
     assert batch_reply({"custom_id": "r1", **line}) == ("r1", StoredReply(status, body))
+
+
+@each(
+    ("line", "problem"),
+    [
+        *((line, "the key custom_id is missing") for line in ([], {}, {"custom_id": 1, "error": "x"})),
+        ({"custom_id": "r1", "error": None}, "the keys response and error are both missing"),
+    ],
+)
+def test_another_line_is_no_reply(line, problem):
+    assert str(error_of(ValueError, batch_reply, line)) == problem
 
 
 def test_a_damaged_line_is_named_by_its_file_and_number():

@@ -2,6 +2,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from uuid import uuid4
 
 import httpx
@@ -21,7 +22,18 @@ from langchain_rageval.run.billing import MeteredChain
 from langchain_rageval.run.drivers import adrive, agather, astream_results, drive
 from langchain_rageval.run.embedding import EmbedBatch
 from langchain_rageval.run.governor import Governor
-from langchain_rageval.run.requests import Call, Compute, Gather, Invoke, InvokeChild, Locked, Pause, Shared, ValidReply
+from langchain_rageval.run.requests import (
+    Call,
+    Compute,
+    Gather,
+    Invoke,
+    InvokeChild,
+    Locked,
+    Pause,
+    Rate,
+    Shared,
+    ValidReply,
+)
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import PriceList, UsageMeter
@@ -277,6 +289,29 @@ class Reported(AdaptiveLimiter):
     def record_rejection(self, slot, retry_after=None):
         self.outcomes.append(("rejected", retry_after))
         super().record_rejection(slot, retry_after)
+
+
+async def test_on_a_loop_a_call_that_takes_too_long_is_cancelled():
+    ended = []
+
+    async def hang(_messages):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    call = Call(RunnableLambda(lambda _: "", hang), [HumanMessage("?")])
+    with pytest.raises(TimeoutError):
+        await adrive(asks(call), Run(timeout=0.02), {})
+    assert ended == [True]
+
+
+@BOTH
+def test_a_cross_encoder_takes_a_slot(do):
+    run, idle = Run(Governor(limit=4)), []
+    scorer = SimpleNamespace(score=lambda pairs: idle.append(run.governor.limiter.idle) or [0.5])
+    assert do(asks(Rate(scorer, [("a", "b")])), run) == [0.5]
+    assert idle == [3]
 
 
 def refusal(status, **headers):

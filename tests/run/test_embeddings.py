@@ -138,6 +138,7 @@ class TestCrossEncoder:
         ("scores", "error", "told"),
         [
             ([1.5, 0.2], "ConfigError", 'say scale="sigmoid"'),  # more numbers: tests/steps/test_measure_similarity.py
+            ([0.5] * 3, "ModelOutputError", "returned 3 scores for 2 pairs"),
             (None, "ModelOutputError", "no list of scores"),
             (["high", 0.2], "ModelOutputError", "'high'"),
             ([[0.1, 0.9], [0.2, 0.8]], "ModelOutputError", "no list of scores"),

@@ -452,6 +452,12 @@ def test_a_lease_is_renewed_when_it_is_older_than_five_seconds_or_a_quarter_of_t
     assert wanted == [Cost()] * 3
 
 
+def test_a_process_that_leases_calls_counts_those_under_way():
+    lease = Lease(Cost(2, 100, 100), 4, 1.0, False)
+    governor = LeasingGovernor(lambda spent, wanted: lease, Budget(calls=2), UsageMeter(), 4, patience=0)
+    assert [begins(governor) for _ in range(3)] == [True, True, False]
+
+
 def test_the_cost_of_a_usage_includes_unreported_tokens_and_no_unknown_ones():
     for usage, unreported, cost in (
         (Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3), 5, Cost(2, 15, 3)),
