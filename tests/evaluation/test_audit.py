@@ -393,6 +393,7 @@ def test_scores_below_0_have_a_mean_of_the_audit_and_no_interval():
     assert (below.mean, below.low, below.high) == (pytest.approx(-0.25), None, None)
     within = audited(0.5, 0.25)
     assert within.low < within.mean < within.high
+    assert within.decides  # by all samples, though they are under twenty
 
 
 @each(

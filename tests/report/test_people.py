@@ -166,6 +166,8 @@ def test_a_mean_and_its_slices_are_corrected_by_the_code_of_calibrate():
     assert list(slices) == ["b", "a"]
     assert all(one.low <= 0.6 <= one.high for one in slices.values())
     assert report.corrected({f"q-{n}": 1.0 for n in range(20)}, by="topic") == {"b": None, "a": None}
+    with pytest.raises(ConfigError, match=r"no sample has a value for 'chapter'"):
+        report.corrected({f"q-{n}": 1.0 for n in range(60)}, by="chapter")
 
 
 @each(

@@ -53,6 +53,14 @@ def test_a_metric_that_is_not_there_is_named_with_those_that_are(ask):
         ask(report_of())
 
 
+def test_a_metric_that_was_left_out_everywhere_is_known_and_undecided():
+    report = Report([row(0, scored(0.9))], left_out=[(0, "other")])
+    (gate,) = report.gates({"other": 0.0})
+    assert (gate.verdict, gate.codes) == ("undecided", ["not-scored-at-all"])
+    with pytest.raises(ConfigError, match="no metric 'third'"):
+        report.check({"third": 0.5})
+
+
 # pandas
 
 

@@ -64,6 +64,7 @@ def test_a_path_that_no_sample_has_is_refused(named):
         tagged("easy").summary(**named)
     with pytest.raises(ConfigError, match="the metadata are empty"):
         tagged(None).summary(**named)
+    assert dict(tagged().summary(**named)) == {}
 
 
 # Clusters
