@@ -29,7 +29,8 @@ plain = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty, inner, max_size=3),
     max_leaves=6,
 )
-findings = st.builds(Finding, kind=st.just("context"), number=st.integers(), text=nasty, verdict=nasty)
+cites = st.sampled_from([[], ["1.1"]])
+findings = st.builds(Finding, kind=st.just("context"), number=st.integers(), text=nasty, verdict=nasty, cites=cites)
 usages = st.builds(Usage, calls=st.integers(0), input_tokens=st.none() | st.integers(0), seconds=numbers)
 failures = st.builds(Failure, error=nasty, message=nasty, raw_output=st.none() | nasty)
 outcome = st.one_of(

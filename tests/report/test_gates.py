@@ -140,6 +140,7 @@ def test_few_scores_do_not_pass_and_the_message_says_so():
     few = "faithfulness scored 1 of 30 samples, at least 5 are needed to pass [few-scored]"
     many = "faithfulness is unscored for 29 of 30 samples, at most 50% may [unscored]"
     assert (str(caught.value), caught.value.codes) == (f"{few}; {many}", ["few-scored", "unscored"])
+    assert (caught.value.threshold, caught.value.score) == (0.8, None)
     with pytest.raises(BelowThreshold) as caught:
         report.check({"faithfulness": 0.8}, max_unscored=1.0)
     assert str(caught.value) == few

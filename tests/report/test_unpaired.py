@@ -69,6 +69,14 @@ def test_a_shift_of_the_mix_is_named_and_reweighting_undoes_it():
     assert equal.notes == ["Both runs are compared at the baseline's shares of metadata.topic."]
 
 
+def test_languages_and_lengths_are_properties():
+    russian = [row(n, scored(1.0), id=f"r{n}", question=f"Когда закрывается касса номер {n}?") for n in range(50)]
+    english = [row(n, scored(1.0), id=f"e{n}", question=f"When? {n}") for n in range(50)]
+    first, second = mix_shifts(russian, english)
+    assert (first.by, first.distance, second.by) == ("language", 1.0, "length of the question")
+    assert mix_shifts(russian, russian) == mix_shifts([], english) == mix_shifts(russian, []) == []
+
+
 def tagged(prefix, metadata, tags=None, questions=None):
     """Return rows with these metadata, tags and questions, one for each."""
     rows = [
