@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,6 +28,15 @@ def texts(figure):
     return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())] + [
         axes.get_title(loc="left") for axes in figure.axes
     ]
+
+
+def test_a_figure_and_a_page_compare_different_instruments_only_if_allowed(tmp_path):
+    here, there = (Report([Row(index=0, sample=sample(0), scores={"m": scored(1.0, "m", instrument=i)})]) for i in "xy")
+    for show in (here.plot, partial(here.to_html, tmp_path / "x.html")):
+        with pytest.raises(ConfigError, match="different instruments"):
+            show(baseline=there)
+        assert not (tmp_path / "x.html").exists()
+        show(baseline=there, allow_different_instruments=True)
 
 
 @each("value", [None, -3.0, 0.0, 1.0, 250.0])

@@ -1,5 +1,6 @@
 """Other options from what was found before: the same as evaluated anew, and nothing is asked."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -174,6 +175,8 @@ def test_what_is_replaced_keeps_its_cost_and_its_place_and_the_report_its_notes(
         assert after.scores["faithfulness"] == before.scores["faithfulness"]
     assert report.notes
     assert rescored.notes == report.notes
+    part = replace(report, left_out=[(9, "faithfulness")], complete=False).rescore(context_precision(NOBODY))
+    assert (part.left_out, part.complete) == ([(9, "faithfulness")], False)
     assert rescored.summary()["context_precision"].calls == report.summary()["context_precision"].calls > 0
     assert report.rows[0].scores["context_precision"].aspect == "ranking"
     assert rescored.rows[0].scores["context_precision"].aspect == "context"
@@ -287,6 +290,11 @@ def stated(value, **more):
     return Report(
         [Row(index=0, sample=RICH[1], scores={"own": Score(metric="own", aspect="answer", value=value, **more)})]
     )
+
+
+def test_a_number_that_nothing_decided_is_not_turned_into_another():
+    for build in (faithfulness, context_recall, context_relevance, context_precision):
+        refused(stated(0.7), build(NOBODY, name="own"))
 
 
 def test_a_metric_of_ones_own_is_rescored_if_it_says_how():
