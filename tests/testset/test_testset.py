@@ -172,7 +172,7 @@ def test_a_difference_pairs_rows_by_id_and_else_by_question_and_is_shown():
     difference = OLD.diff(NEW)
     assert (difference.added, difference.dropped, difference.same) == ([NEW[2]], [OLD[2]], 2)
     assert difference.changed == {"b": {"reference": ("Ответ.", "Другой.")}}
-    assert difference
+    assert all([difference, OLD.diff(Testset(OLD.rows[:3])), Testset(OLD.rows[:3]).diff(OLD)])
     assert repr(difference) == (
         f"{OLD.version} -> {NEW.version}: 1 added, 1 dropped, 1 changed, 2 the same\n"
         "- c Вопрос c?\n"
