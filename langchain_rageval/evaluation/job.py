@@ -23,7 +23,14 @@ from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailab
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.canaries import judges_to_ask, notes_on
 from langchain_rageval.evaluation.dry_run import warn_of_long_requests
-from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures, disjoint_ids, flatten_metrics, prepare_samples
+from langchain_rageval.evaluation.inputs import (
+    AnyMetric,
+    MixedMeasures,
+    disjoint_ids,
+    flatten_metrics,
+    prepare_samples,
+    size_of,
+)
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, Batch, EvaluateOptions, StreamOptions
 from langchain_rageval.evaluation.scheduler import Scheduler, in_random_order
 from langchain_rageval.evaluation.score_store import ScoreStore
@@ -148,7 +155,7 @@ class Job:
         """
         if self.sequential is not None or self.run.governor.budget is None:
             return None, self.source if self.sequential is None else self.sequential
-        if not (is_file or hasattr(self.source, "__len__")):
+        if size_of(self.source) is None and not is_file:
             return Note("file-order"), self.source
         return Note("random-order", seed=_ORDER_SEED), in_random_order(self.source, _ORDER_SEED)
 

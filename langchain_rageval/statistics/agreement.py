@@ -77,8 +77,8 @@ class Tables:
                 cells, and not limited otherwise.
         """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
-        if most is None and sides[0][0].size * sides[1][0].size > 4_000_000:
-            most = 2_000
+        if most is None and sides[0][0].size * sides[1][0].size > 4_000_000:  # cells of the table
+            most = 2_000  # distinct values of a side
         (distinct, rows), (grades, columns) = (_grouped(*side, most) for side in sides)
         counts = np.zeros((1, distinct.size, grades.size))
         np.add.at(counts[0], (rows, columns), 1.0)
@@ -208,7 +208,7 @@ def estimates(
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
     tables = Tables.of(scores, labels)
-    coarse = Tables.of(scores, labels, 64)
+    coarse = Tables.of(scores, labels, 64)  # distinct values of a side that the resampling distinguishes
     if set(names) <= {*_CHANCE_CORRECTED}:  # a value that one side lacks by chance is possible there, too
         values = np.union1d(coarse.scores, coarse.labels)
         counts = np.zeros((1, values.size, values.size))

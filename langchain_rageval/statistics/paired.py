@@ -170,7 +170,7 @@ def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | Non
     if moved.size > _MOST_FLIPPED:
         return max(erfc(observed / sqrt(2 * float(moved @ moved))), float(np.finfo(float).tiny))
     reached = observed - _TOLERANCE * float(moved.sum())
-    if moved.size <= 15:
+    if moved.size <= 15:  # all patterns of signs are counted
         patterns = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
         return float(np.mean(np.abs((1 - 2 * patterns) @ moved) >= reached))
     rng = np.random.default_rng(seed)

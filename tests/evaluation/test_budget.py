@@ -43,7 +43,6 @@ from langchain_rageval import (
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.run.usage import tokens_in
 
-ASYNC_DOORS = ("aevaluate", "astream_evaluate")
 SAMPLES = [town(number) for number in range(40)]
 
 
