@@ -343,5 +343,9 @@ class TestMix:
         failed = check_scores(report, samples)
         assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
         assert embedder.faulted.total() > 2
-        assert len(failed) <= 0.01 * len(METRICS) * len(samples)
+        without_vectors = [name for (_, name), failure in failed.items() if failure.step == "measure_similarity"]
+        assert len(failed) - len(without_vectors) <= 0.01 * len(METRICS) * len(samples)
+        # Which texts share a request, and so how many requests have this fault, depends on the threads.
+        assert len(without_vectors) <= embedder.faulted["misshapen"] * len(EMBEDDED)
+        assert {*without_vectors} <= {*EMBEDDED}
         assert report.summary()["faithfulness"].calls > 0
