@@ -1,17 +1,21 @@
-"""evaluate(batch=Batch()): waves through OpenAI's batch API, with the real client against a loopback server."""
+"""evaluate(batch=Batch()): waves through the APIs of OpenAI and Anthropic; real clients against loopback servers."""
 
 import _thread
 import asyncio
 import json
+import os
 import re
+import signal
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from helpers.each import each, error_of
-from helpers.offline import RICH, offline
+from helpers.lives import evaluated_in_batches, exit_code, started
+from helpers.offline import METRICS, RICH, SIX, offline
 from helpers.reports import comparable
-from helpers.servers.batches import BatchServer
+from helpers.servers.batches import AnthropicBatchServer, BatchServer
 from helpers.servers.endpoints import OpenAIServer
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
@@ -25,16 +29,14 @@ from langchain_rageval import (
     HashingEmbeddings,
     Judge,
     OfflineJudge,
+    Report,
     aevaluate,
-    answer_correctness,
     answer_relevance,
     cascade,
     context_precision,
-    context_recall,
     evaluate,
     faithfulness,
     jury,
-    noise_sensitivity,
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JournalError, JudgeUnavailable
@@ -54,14 +56,7 @@ def vectors(server):
 
 
 def six_metrics(judge, embeddings):
-    return [
-        faithfulness(judge),
-        answer_relevance(judge, embeddings),
-        context_precision(judge),
-        context_recall(judge),
-        answer_correctness(judge, embeddings),
-        noise_sensitivity(judge),
-    ]
+    return [METRICS[name](judge, embeddings) for name in (*SIX[:5], "noise_sensitivity_relevant")]
 
 
 def values(report):
@@ -466,3 +461,106 @@ def test_a_second_run_on_the_journal_of_one_under_way_is_refused_before_it_pays(
     with BatchServer(offline) as server:
         report = batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
     assert all(row.scores["faithfulness"].failure is None for row in report.rows)
+
+
+# Anthropic's message batches
+
+
+def anthropic_metrics(server):
+    anthropic = pytest.importorskip("langchain_anthropic")
+    model = anthropic.ChatAnthropic(model="m", base_url=server.url, api_key="k", max_retries=0, max_tokens=1000)
+    judge = Judge(model)
+    return [faithfulness(judge), context_precision(judge)]
+
+
+def batched_by_anthropic(server, **options):
+    return batched(server, anthropic_metrics(server), **options)
+
+
+@pytest.fixture(scope="module")
+def live_anthropic():
+    with AnthropicBatchServer() as server:
+        return evaluate(RICH, anthropic_metrics(server), progress=False)
+
+
+def test_waves_give_the_scores_of_a_live_run(live_anthropic):
+    with AnthropicBatchServer(polls=3) as server:
+        report = batched_by_anthropic(server)
+    assert comparable(report) == comparable(live_anthropic)
+    assert report.usage.calls == live_anthropic.usage.calls == server.calls
+    assert report.notes[1] == "Requests sent through the batch API of Anthropic: 5 in 2 waves; 1 sent live."
+    assert max(server.answered.values()) == 1
+
+
+@pytest.mark.parametrize("outcome", ["errored", "expired", "canceled"])
+def test_requests_that_a_batch_does_not_answer_are_sent_again(live_anthropic, outcome):
+    with AnthropicBatchServer(outcome=lambda batch, place: outcome if batch == 1 and place else "succeeded") as server:
+        report = batched_by_anthropic(server)
+    assert comparable(report) == comparable(live_anthropic)
+    assert max(server.answered.values()) == 1
+
+
+def test_an_invalid_request_is_a_failure_of_its_score():
+    with AnthropicBatchServer(outcome=lambda _batch, _place: "invalid") as server:
+        report = batched_by_anthropic(server)
+    failures = [score.failure for row in report.rows for score in row.scores.values()]
+    assert len([failure for failure in failures if failure is not None]) >= 2
+    assert "refused by a filter" in failures[-1].message
+
+
+def test_a_batch_created_just_before_the_process_ended_is_picked_up(tmp_path, live_anthropic):
+    with AnthropicBatchServer() as server:
+        batched_by_anthropic(server)
+        calls_before, batches_before = server.calls, len(server.batches)
+        for earlier in server.batches.values():
+            earlier["created_at"] = "2026-01-01T00:00:00Z"
+        requests = server.batches["msgbatch_1"]["_requests"]
+        batch = {"key": "k", "provider": "Anthropic", "endpoint": server.url, "count": len(requests)}
+        Journal(tmp_path / "run.db").put("batches", json.dumps({"k": {**batch, "since": time.time(), "id": None}}))
+        server._create(requests)
+        report = batched_by_anthropic(server, journal=tmp_path / "run.db")
+    assert comparable(report) == comparable(live_anthropic)
+    assert len(server.batches) == 2 * batches_before
+    assert server.calls == 2 * calls_before == 2 * report.usage.calls
+
+
+# A run that is killed between every two states
+
+
+class KillAtEachState:
+    """Kills the current process the first time that a wave of the server reaches a state."""
+
+    def __init__(self, server):
+        self.server = server
+        self.process = None
+        self.killed = []
+
+    def __call__(self, state):
+        reached = f"{state} {len(self.server.batches)}"
+        if state != "live" and reached not in self.killed:
+            self.killed.append(reached)
+            os.kill(self.process.pid, signal.SIGKILL)
+
+
+@pytest.mark.gate
+def test_a_run_that_is_killed_between_every_two_states_pays_for_nothing_twice(tmp_path):
+    with BatchServer(offline, polls=2) as server:
+        clean = batched(server, [faithfulness(Judge(model(server)))])
+        calls, batches = server.calls, len(server.batches)
+    with BatchServer(offline, polls=2) as server:
+        server.on_state = killer = KillAtEachState(server)
+        code = None
+        while code != 0:
+            assert len(killer.killed) < 30
+            files = tmp_path / "run.db", tmp_path / "out.jsonl"
+            killer.process = started(evaluated_in_batches, server.url, *files, RICH)
+            code = exit_code(killer.process)
+            assert code in (0, -signal.SIGKILL)
+    report = Report.load(tmp_path / "out.jsonl")
+    assert comparable(report) == comparable(clean)
+    assert server.calls == calls
+    assert len(server.batches) == batches
+    assert set(server.answered.values()) == {1}
+    states = ["uploaded", "created", "in_progress", "completed", "downloaded"]
+    assert Counter(state.partition(" ")[0] for state in killer.killed) == dict.fromkeys(states, batches)
+    assert report.usage.calls == calls

@@ -30,6 +30,7 @@ from langchain_rageval import (
     Sample,
     SampleError,
     Score,
+    abstention,
     aevaluate,
     astream_evaluate,
     evaluate,
@@ -137,6 +138,22 @@ async def test_a_stream_yields_rows_as_they_are_finished():
             ready.set()
     assert sorted(order[:5]) == [1, 2, 3, 4, 5]
     assert order[5] == 0
+
+
+def test_a_report_says_that_its_intervals_count_conversations_of_several_samples(tmp_path):
+    def notes(*conversations, **options):
+        metadata = [{"conversation": name} if name else {} for name in conversations]
+        samples = [{"question": "Why?", "answer": "So.", "references": ["So."], "metadata": one} for one in metadata]
+        report = evaluate(samples, abstention(OfflineJudge()), progress=False, **options)
+        return [*report.notes, repr(report)]
+
+    note = "3 samples are turns of 2 conversations: the intervals treat conversations, not samples, as independent."
+    for options in ({}, {"out": tmp_path / "report.jsonl"}):
+        *found, shown = notes("a", "a", None, "b", **options)
+        assert note in found
+        assert note in shown
+    assert not any("conversations" in one for one in notes("a", "b", None))
+    assert note.replace("3", "2").replace("2 conversations", "1 conversation") in notes("a", "a")
 
 
 # The pool of model calls

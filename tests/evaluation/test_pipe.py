@@ -1,9 +1,15 @@
-"""One pipe from documents to a report: generator | answered_by(chain) | scored_by(metrics), and each part alone."""
+"""One pipe from documents to a report, each part alone, and the code and commands of the guide on chains."""
 
 import asyncio
+import json
+import re
+import shlex
+import sys
 import threading
+from pathlib import Path
 
 import pytest
+from helpers.chains import Agent
 from helpers.writers import Ring, Writer, documents
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -26,6 +32,8 @@ from langchain_rageval import (
     plan,
     scored_by,
 )
+from langchain_rageval.cli.main import run
+from langchain_rageval.testset.row import TestsetRow
 
 SAMPLES = [Sample(id="one", question="Что такое поле?"), Sample(id="two", question="Что такое щавель?")]
 
@@ -211,3 +219,54 @@ async def test_a_generator_or_chain_in_place_of_samples_is_an_error_that_says_wh
             part.invoke(given)
     with pytest.raises(ConfigError, match=r"^samples must be a collection, got the Runnable RunnableSequence: "):
         evaluate(given | answered_by(rag), exact_match())
+
+
+# docs/how-to/run-your-chain.md
+
+
+GUIDE = (Path(__file__).parents[2] / "docs/how-to/run-your-chain.md").read_text(encoding="utf-8")
+QUESTION = "When is the premium due?"
+PREMIUM = "The premium is due on 1 March."
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with the module, the questions and the test set of the guide."""
+    app, *_ = blocks("python")
+    (tmp_path / "app.py").write_text(app, encoding="utf-8")
+    row = TestsetRow(id="q1", question=QUESTION, contexts=[PREMIUM], reference=PREMIUM, evolution="simple")
+    Testset([row]).to_jsonl(tmp_path / "testset.jsonl")
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q1", "question": QUESTION}), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    sys.modules.pop("app", None)
+    yield tmp_path
+    sys.modules.pop("app", None)
+
+
+def test_every_python_block_runs(folder):
+    names = {"model": Agent(), "__name__": "guide"}
+    collected = []
+    for block in blocks("python"):
+        exec(compile(block, "run-your-chain.md", "exec"), names)
+        collected += names.pop("samples", [])
+    assert [sample.contexts for sample in collected] == [[PREMIUM]] * 3
+    assert [sample.metadata["context_sources"] for sample in collected] == [["terms.md"]] * 3
+    assert [sample.answer == PREMIUM for sample in collected] == [True, False, True]
+    assert names["report"].summary()["faithfulness"].mean == 1.0
+
+
+def test_every_command_runs(folder, capsys):
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    (echo,) = (shlex.split(line) for line in lines if line.startswith("echo"))
+    (folder / echo[-1]).write_text(echo[1], encoding="utf-8")
+    commands = [shlex.split(line, comments=True) for line in lines if not line.startswith("echo")]
+    assert [(words[:2], run([*words[1:]])) for words in commands] == [
+        (["rageval", name], 0) for name in ("run", "evaluate", "run", "resume")
+    ]
+    assert "1 question asked: 1 without an error, 1 with contexts" in capsys.readouterr().out

@@ -32,7 +32,7 @@ def test_one_user_message_allows_a_dialogue_and_refuses_the_rest(openai_server, 
 
 
 class TestFaults:
-    """Fault plans; what scores make of each fault is in tests/evaluation/test_faults.py."""
+    """Fault plans; what scores make of each fault is in tests/evaluation/test_endpoints.py."""
 
     def test_rates_depend_on_seed_and_body_and_repeat_only(self):
         bodies = [b"%d" % (number // 2) for number in range(2000)]
