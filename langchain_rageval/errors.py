@@ -17,6 +17,7 @@ sample.
 
 from __future__ import annotations
 
+import re
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,13 @@ if TYPE_CHECKING:
 
 
 class RagevalError(Exception):
-    """Base class of all exceptions of langchain-rageval."""
+    """Base class of all exceptions of langchain-rageval.
+
+    In the message, passwords and keys in addresses are replaced by `***`.
+    """
+
+    def __init__(self, message: str = "", *details: Any) -> None:
+        super().__init__(redact_addresses(str(message)), *details)
 
 
 class SampleError(RagevalError):
@@ -206,6 +213,41 @@ def _address_of(error: BaseException) -> str:
         return "" if address in text else f" ({address})"
     except (AttributeError, RuntimeError):  # httpx raises RuntimeError if there is no request
         return ""
+
+
+_USERINFO = re.compile(r"(//|\w\w:/)[^/@\s]*@")  # also in an address that was read as a path, as in https:/host
+_QUERY_KEY = re.compile(
+    r"""([?&;][\w.-]*(?:key|secret|passw\w*|pwd|credentials?|token|sig|signature|auth)=)[^&\s'"]+""", re.IGNORECASE
+)
+_PATH_KEY = re.compile(  # a segment of an address that looks random
+    r"(?<=[^/:]/)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?=[/?#\s'\"]|$)"
+)
+_KEY = re.compile(
+    r"\b(?:sk|hf|ghp|glpat|xox[abp])[-_][\w-]{16,}|(?<=\bBearer )[\w.~+/=-]{6,}|(?<=\bBasic )[\w+/=-]{6,}"
+)
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
+ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s'\"<>]+)")
+"""Address in a text, such as https://host/path; one group, for `re.split`."""
+
+
+def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
+    """Return a text without API keys, and without user names and passwords in addresses.
+
+    `mask` takes the match of a path segment that looks random, and returns the replacement. Other keys become `***`.
+    """
+    text = _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub(r"\1", text)))
+    return _PATH_KEY.sub(mask, text) if "://" in text else text
+
+
+def without_keys(text: str) -> str:
+    """Return a text without well-known forms of API keys, and without user names, passwords and keys in addresses."""
+    return mask_keys(text, lambda _: "***")
+
+
+def redact_addresses(text: str) -> str:
+    """Return a text without API keys, and without secrets in addresses and in values of Authorization."""
+    parts = ADDRESS.split(text)  # a path of a file beside an address is no address
+    return _AUTHORIZATION.sub(r"\1 ***", "".join(map(without_keys, parts)))
 
 
 def record_step(error: Exception, step: str) -> None:

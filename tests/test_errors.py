@@ -6,7 +6,23 @@ import pickle
 import pytest
 from helpers.each import each
 
-from langchain_rageval import BelowThreshold, BudgetExceeded, ConfigError, JudgeOutputError, SampleError, Score
+from langchain_rageval import (
+    BelowThreshold,
+    BudgetExceeded,
+    ConfigError,
+    JudgeOutputError,
+    OfflineJudge,
+    RagevalError,
+    Report,
+    SampleError,
+    Score,
+    evaluate,
+    faithfulness,
+    load_embeddings,
+    load_judge,
+    load_samples,
+    plan,
+)
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JournalError, ModelOutputError, message_of, record_step, step_of
 
@@ -34,6 +50,25 @@ def test_copies_and_pickles_of_an_error_keep_message_and_attributes(error, sent)
     assert type(twin) is type(error)
     assert str(twin) == str(error)
     assert vars(twin) == vars(error)
+
+
+@each(
+    "wrong",
+    [
+        load_judge,
+        load_embeddings,
+        load_samples,
+        faithfulness,
+        Report.load,
+        lambda address: load_judge("offline", mode=address),
+        lambda address: evaluate([], faithfulness(OfflineJudge()), on_failure=address),
+        lambda address: plan(address, faithfulness(OfflineJudge())),
+    ],
+)
+def test_no_message_shows_the_secrets_in_an_address(wrong):
+    with pytest.raises(RagevalError, match=r"https:/+host\.example/v1\?api_key=\*\*\*") as caught:
+        wrong("https://me:password-7@host.example/v1?api_key=password-7")
+    assert "password-7" not in repr(caught.value)
 
 
 def test_an_output_error_names_its_step():

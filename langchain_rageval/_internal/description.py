@@ -66,9 +66,9 @@ from langchain_rageval._internal.redaction import (
     is_personal_name,
     is_secret_name,
     is_usual_secret_name,
-    mask_keys,
     mask_random_segments,
 )
+from langchain_rageval.errors import mask_keys
 
 _CALL_LABELS = {"tags", "metadata", "run_name", "run_id", "max_concurrency", "recursion_limit"}
 _STATELESS = (

@@ -25,7 +25,7 @@ from pydantic import SecretBytes, SecretStr
 
 from langchain_rageval._internal.code_identity import named_globals
 from langchain_rageval._internal.object_parts import attributes, named_parts
-from langchain_rageval.errors import message_of
+from langchain_rageval.errors import ADDRESS, mask_keys, message_of, redact_addresses
 
 _SECRET_NAME = re.compile(
     r"key$|key_id$|secret|passw|pwd$|credential|token$|token_provider$|authorization|(?:^|[_-])auth$|cookie"
@@ -51,13 +51,6 @@ _PERSONAL_NAMES = {
     *("openai-project", "safety_identifier"),
 }
 _CARRIER_NAME = re.compile(r"headers?$|query$|cookies$", re.IGNORECASE)
-_USERINFO = re.compile(r"//[^/@\s]*@")
-_QUERY_KEY = re.compile(
-    r"""([?&;][\w.-]*(?:key|secret|passw\w*|pwd|credentials?|token|sig|signature|auth)=)[^&\s'"]+""", re.IGNORECASE
-)
-_PATH_KEY = re.compile(  # a segment of an address that looks random
-    r"(?<=[^/:]/)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?=[/?#\s'\"]|$)"
-)
 _PATH_SEGMENT = re.compile(r"(?<=[^/:]/)[^/?#\s'\"]+")
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
 _KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
@@ -66,9 +59,6 @@ MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_depl
 """Fields with the name or path of a model, which may look random."""
 FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 """Fields with options under names that the user chooses."""
-_KEY = re.compile(
-    r"\b(?:sk|hf|ghp|glpat|xox[abp])[-_][\w-]{16,}|(?<=\bBearer )[\w.~+/=-]{6,}|(?<=\bBasic )[\w+/=-]{6,}"
-)
 
 
 @lru_cache(_MOST_NAMES)
@@ -120,11 +110,6 @@ def mask_random_segments(text: str, mask: Callable[[str], str]) -> str:
     return _PATH_SEGMENT.sub(lambda part: mask(part[0]) if has_random_part(part[0]) else part[0], text)
 
 
-def without_keys(text: str) -> str:
-    """Return a text without well-known forms of API keys, and without user names, passwords and keys in addresses."""
-    return mask_keys(text, lambda _: "***")
-
-
 def mask_data(value: Any, name: str = "") -> Any:
     """Return nested data in which secrets are masked: texts under the name of a secret, and well-known forms of keys.
 
@@ -140,16 +125,7 @@ def mask_data(value: Any, name: str = "") -> Any:
     is_key = " " not in value and (has_key_form(value) or (is_usual_secret_name(name) and has_random_part(value)))
     if is_key or is_certain_secret_name(name):
         return "***"
-    return _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", value)))
-
-
-def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
-    """Return a text without API keys, and without user names and passwords in addresses.
-
-    `mask` takes the match of a path segment that looks random, and returns the replacement. Other keys become `***`.
-    """
-    text = _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text)))
-    return _PATH_KEY.sub(mask, text) if "://" in text else text
+    return mask_keys(value, lambda match: match[0])
 
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
@@ -176,9 +152,7 @@ _ORDINARY_VALUE = re.compile(
     r"[A-Za-z]{1,10}|[\d.,:+-]*|v?\d[\w.-]{0,9}|true|false|none|[a-z]+/[\w.+*-]+(?:\s*[;,].*)?", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s'\"<>]+)")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+(\S+)", re.IGNORECASE)
-_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
 HIDDEN = "***"
 """Replacement of a secret."""
 
@@ -217,8 +191,7 @@ def _replace_secrets(text: str, secrets: Set[str]) -> str:
         if spelling in text:
             is_word = _WORD.fullmatch(spelling)
             text = re.sub(rf"\b{spelling}\b", HIDDEN, text) if is_word else text.replace(spelling, HIDDEN)
-    parts = _ADDRESS.split(text)  # a path of a file beside an address is no address
-    return _AUTHORIZATION.sub(r"\1 ***", "".join(map(without_keys, parts)))
+    return redact_addresses(text)
 
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
@@ -356,7 +329,7 @@ def _kind_of(name: str, parent: _Kind) -> _Kind:
 
 def _secrets_in(text: str, kind: _Kind) -> Iterator[str]:
     """Yield the secrets in a text."""
-    for address in _ADDRESS.findall(text):
+    for address in ADDRESS.findall(text):
         yield from _secrets_in_address(address)
     text = text.strip()
     if has_key_form(text) or (kind == "option" and " " not in text and has_random_part(text)):

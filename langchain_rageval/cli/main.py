@@ -18,7 +18,7 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
 from textwrap import TextWrapper
-from typing import Any
+from typing import Any, NoReturn
 
 from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.redaction import redact_secrets
@@ -80,6 +80,13 @@ class _MayClose(io.FileIO):
             return len(data)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser of options whose errors show no secrets."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redact_secrets(message, os.environ))
+
+
 def _report_error(code: int, message: str) -> int:
     write_message(redact_secrets(message, os.environ))
     return code
@@ -108,7 +115,7 @@ def build_parser(names: Iterable[str] | None = None, *, whole: bool = False) -> 
         whole: True if the help describes every command, and the rare options and the JSON keys of each command.
     """
     shape: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rageval",
         usage="rageval [--help] [--help-all] [--version] COMMAND ...",
         description="Evaluate RAG systems with an LLM judge.",

@@ -12,9 +12,8 @@ from typing import Any
 from langchain_core.runnables import RunnableLambda, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
-from langchain_rageval._internal.redaction import without_keys
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, without_keys
 
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id")
 

@@ -24,8 +24,8 @@ from langchain_rageval._internal.redaction import (
     redact_exception,
     redact_message,
     redact_secrets,
-    without_keys,
 )
+from langchain_rageval.errors import without_keys
 
 SECRET = "correct-horse-battery"
 KEY = "sk-0123456789ABCDEF"

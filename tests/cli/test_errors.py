@@ -101,6 +101,11 @@ evaluate samples.jsonl --batch
 requests samples.jsonl
 replies out.jsonl
 resume nowhere.db
+# Addresses with a secret
+evaluate https://me:password-7@host/v1?api_key=password-7
+evaluate samples.jsonl --judge https://me:password-7@host/v1?api_key=password-7
+evaluate samples.jsonl --base-ulr https://me:password-7@host/v1?api_key=password-7
+evaluate samples.jsonl --temperature https://me:password-7@host/v1?api_key=password-7
 # Gates
 ci samples.jsonl --baseline report.jsonl --metrics faithfulness
 evaluate samples.jsonl --fail-under faithfulness=0.5

@@ -38,12 +38,13 @@ from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 
 CHAT = "/chat/completions"
+TENANT = "tenant-7"  # the API key
 LOST = openai.APIConnectionError(request=httpx.Request("POST", "https://api"))
 
 
 def refused(status):
     response = httpx.Response(status, request=httpx.Request("POST", "https://api"))
-    return openai.APIStatusError("no", response=response, body=None)
+    return openai.APIStatusError(f"no {TENANT}", response=response, body=None)
 
 
 class Api(BatchApi):
@@ -52,7 +53,7 @@ class Api(BatchApi):
     provider, max_requests, max_bytes = "Provider", 3, 10**6
 
     def __init__(self, *outcomes, states=(), found=None, replies=()):
-        self.endpoint, self.credential = "https://api/v1", "key"
+        self.endpoint, self.credential = "https://api/v1", TENANT
         self.outcomes, self.states, self.found, self.answers = [*outcomes], [*states], found, replies
         self.submitted, self.searched = [], []
 
@@ -419,7 +420,7 @@ def test_the_creation_of_a_batch_is_tried_five_times_and_a_batch_that_exists_is_
             )
             for status in (404, 405, 501)
         ),
-        (401, JudgeUnavailable, "Provider refused the batch (HTTP 401): no"),
+        (401, JudgeUnavailable, "Provider refused the batch (HTTP 401): no ***"),
         (None, ValueError, "no"),
     ],
 )

@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 
+from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.notes import Note
-from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
 from langchain_rageval.run.batch.recorder import (
     BatchApi,
     BatchState,
@@ -270,4 +271,4 @@ def _explained(error: Exception, api: BatchApi) -> Exception:
         )
     if status is None or is_transient(error):
         return error
-    return JudgeUnavailable(f"{api.provider} refused the batch (HTTP {status}): {message_of(error)}")
+    return JudgeUnavailable(f"{api.provider} refused the batch (HTTP {status}): {redact_message(error, api)}")
