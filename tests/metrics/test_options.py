@@ -1,4 +1,4 @@
-"""Options of the metrics: what is refused when a metric is built, what the instrument tells apart, and the range."""
+"""Options of all metrics: what is refused, what the instrument tells apart, the range; and scores that are known."""
 
 import math
 import re
@@ -7,16 +7,21 @@ from math import inf, nan
 
 import pytest
 from helpers.each import each, error_of
-from helpers.offline import own_metric
-from helpers.samples import SAMPLE
-from helpers.scripted import PairScores, Vectors, scripted
+from helpers.labelled import dialogues, whole
+from helpers.offline import METRICS, RICH, own_metric
+from helpers.samples import REFUSAL, SAMPLE
+from helpers.scripted import PairScores, Vectors, classification, grades, scripted, statements, verdict, verdicts
+from helpers.stored import assert_stored, fixture_data, told
 
 from langchain_rageval import (
     ConfigError,
     Criterion,
     HashingEmbeddings,
+    Judge,
     NliVerifier,
     OfflineJudge,
+    PromptSet,
+    Sample,
     Value,
     answer_correctness,
     answer_relevance,
@@ -24,10 +29,15 @@ from langchain_rageval import (
     aspect_critique,
     bleu,
     chrf,
+    citations,
     claim_metrics,
     context_precision,
+    context_relevance,
+    conversation_metrics,
     cross_encoder_grader,
     embedding_grader,
+    evaluate,
+    exact_match,
     faithfulness,
     hit_rate_at,
     id_grader,
@@ -43,7 +53,11 @@ from langchain_rageval import (
     rerank_gain,
     rouge,
     rubric,
+    string_presence,
+    suite,
 )
+from langchain_rageval.metrics import ASPECTS
+from langchain_rageval.steps import NeededSentences
 
 JUDGE, VECTORS, RATER = scripted(), Vectors({}), PairScores(lambda *_: 0.5)
 PRECISION = partial(context_precision, JUDGE)
@@ -290,3 +304,111 @@ def test_what_is_not_a_range_is_refused(given):
 def test_an_invalid_value_is_an_error_that_names_the_reducer(value, problem):
     own = always(0.5).model_copy(update={"reduce": lambda _: value})
     assert str(error_of(ConfigError, own.invoke, SAMPLE)) == f"reduce of own {problem}"
+
+
+# What every metric tells about small samples in English and Russian, scored offline and compared whole
+
+
+OFFLINE = OfflineJudge()
+RANKED = (hit_rate_at, map_at, mean_grade_at, mrr_at, ndcg_at, precision_at, recall_at)
+IDS = {"context_ids": ["d1", "d2"], "reference_context_ids": ["d1", "d7"], "relevance": {"d1": 2.0, "d7": 1.0}}
+BARE = Sample(**SAMPLE)
+REFUSING = Sample(**REFUSAL, references=["Munich was founded in 1158."])
+EMPTY = Sample(question="Why?", answer="", contexts=[], references=["It is so."])
+LONG = RICH[0].model_copy(update={"answer": " ".join(f"Munich has {n} bridges." for n in range(9))})
+MARKED = [
+    RICH[0].model_copy(update={"answer": "Munich was founded in 1158 [1]. It lies in Asia [2][9]. It is old. [3]"}),
+    RICH[1].model_copy(update={"answer": "Страховка бани покрывает пожар [1]. Кража в полис входит [2]."}),
+]
+SAMPLES = [*RICH, LONG, REFUSING, EMPTY, BARE]
+
+
+def stored(name, samples, metrics):
+    report = evaluate(samples, metrics, progress=False, strict=False)
+    assert_stored(name, "\n".join(f"# {row.index}\n{told(row.scores.values())}" for row in report.rows))
+    assert_counted_again(report, metrics)
+
+
+def assert_counted_again(report, metrics):
+    """Rescore a report, but not the F score, whose findings are those of the best of several references."""
+    for part in suite(*metrics).metrics:
+        if part.name != "answer_correctness":
+            assert report.rescore(part).rows == report.rows, part.name
+
+
+@each("name", METRICS)
+def test_a_metric_tells_what_is_stored_and_again_from_its_findings(name):
+    stored(f"scores_{name.replace('@', '_')}.txt", SAMPLES, [METRICS[name](OFFLINE)])
+    voted = METRICS[name](Judge(OFFLINE, draws=3))
+    assert_counted_again(evaluate(RICH[:1], voted, progress=False), [voted])
+
+
+def test_the_metrics_of_several_scores_tell_what_is_stored():
+    stored("scores_of_claims.txt", SAMPLES, [claim_metrics(OFFLINE)])
+    stored(
+        "scores_of_citations.txt", [*MARKED, BARE], [citations(OFFLINE), citations(OFFLINE, required=True, name="must")]
+    )
+    talks = [whole(one) for one in (*dialogues()[:3], *dialogues()[-3:])]
+    stored("scores_of_conversations.txt", talks, [conversation_metrics(OFFLINE)])
+
+
+def test_options_change_what_is_stored():
+    critiques = [aspect_critique(OFFLINE, aspect) for aspect in ASPECTS]
+    expected = aspect_critique(OFFLINE, "coherence", expected=True, name="expected")
+    other = [exact_match(), rouge(), string_presence(), rubric(OFFLINE)]
+    weighed = answer_correctness(OFFLINE, HashingEmbeddings(), weights=(0.5, 0.5), beta=2.0)
+    stored("scores_with_options.txt", SAMPLES, [*critiques, expected, *other, weighed])
+
+
+def test_rankings_tell_what_is_stored():
+    known = [sample.model_copy(update=IDS) for sample in (BARE, RICH[1])]
+    graders = {"id": id_grader(), "label": label_grader(), "vector": embedding_grader(HashingEmbeddings())}
+    graders |= {"judge": llm_grader(OFFLINE), "one by one": llm_grader(OFFLINE, scale=(1, 3), pointwise=True)}
+    for name, grader in graders.items():
+        metrics = [build(2, grader) for build in RANKED if (build, name) != (mean_grade_at, "id")]
+        stored(f"scores_of_rankings_by_{name.replace(' ', '_')}.txt", known, metrics)
+
+
+# Hard cases of the definitions: an obedient judge gives the value that a person gave, by a rule of its prompt
+
+
+CASES = fixture_data("hard_cases.yaml")
+EVERY = [(language, case) for language, cases in CASES.items() for case in cases]
+OF_HARD_CASES = {
+    "faithfulness": faithfulness,
+    "answer_correctness": lambda judge: answer_correctness(judge, weights=(1, 0)),
+    "context_precision": context_precision,
+    "context_relevance": context_relevance,
+}
+
+
+def replies(case):
+    """What the judge answers to the requests of the case's metric, in order."""
+    match case["metric"]:
+        case "faithfulness":
+            said = [verdict(number, label, *cited) for number, (label, *cited) in enumerate(case["verdicts"], 1)]
+            return [statements(*case["statements"]), verdicts(*said)]
+        case "answer_correctness":
+            lists = classification(case.get("tp"), case.get("fp", ()), case.get("fn", ()), case.get("extra"))
+            return [statements(*case["statements"]), statements(*case["reference"]), lists]
+        case "context_precision":
+            return [grades(dict(enumerate(case["useful"], 1)))]
+    return [NeededSentences(reason="r", sentences=case["sentences"])]
+
+
+@each(("language", "case"), EVERY)
+def test_an_obedient_judge_gives_the_value_of_a_person(language, case):
+    sample = Sample(**{name: case[name] for name in Sample.model_fields if name in case})
+    score = OF_HARD_CASES[case["metric"]](scripted(*replies(case))).invoke(sample)
+    assert score.value == pytest.approx(case["value"], abs=0.05), case["kind"]
+
+
+@each(("language", "case"), EVERY)
+def test_the_prompt_has_the_rule_that_decides(language, case):
+    assert case["rule"] in PromptSet.default(language).get(case["step"]).instruction
+
+
+def test_there_are_as_many_cases_of_each_kind_in_both_languages():
+    steps = [[(case["metric"], case["step"]) for case in cases] for cases in CASES.values()]
+    assert len(CASES["en"]) == len(CASES["ru"]) >= 60
+    assert steps[0] == steps[1]

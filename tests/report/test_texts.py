@@ -1,15 +1,23 @@
-"""What a run, a comparison and a merge request say, word for word."""
+"""What reports, comparisons and merge requests say, word for word, and what `Report.plot` draws."""
 
+import io
 import random
 import re
+import subprocess
+import sys
 from datetime import timedelta
+from functools import partial
 from textwrap import dedent
 
-from helpers.reports import START, failed, report_of, row, scored, unscored
-from helpers.stored import assert_stored, plain
+import numpy as np
+import pytest
+from helpers.each import each
+from helpers.reports import START, failed, report, report_of, row, sample, scored, unscored
+from helpers.stored import assert_stored, described, plain
+from matplotlib.image import imread
 
-from langchain_rageval import Report, trend
-from langchain_rageval.data.schema import Usage
+from langchain_rageval import ConfigError, Finding, Report, Row, Sample, Score, leaderboard, trend
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.markdown import markdown_of
 
@@ -171,3 +179,149 @@ def test_samples_that_are_better_than_the_mean_are_not_among_the_worst():
     for values, listed in (((0.9, 0.1, 0.9), ["q-1"]), ((0.9, 0.9), ["q-0", "q-1"]), ((0.9, 0.5, None), ["q-1"])):
         report = report_of(*(failed() if value is None else scored(value) for value in values))
         assert re.findall(r"<summary>.*\((q-\d)\)", markdown_of(report, [], None)) == listed
+
+
+# Reports of a file that others wrote, as text and as Markdown: no character commands the terminal
+
+
+HOSTILE = "<b>a\x1b]0;title\x07\x1b[31m\x9b1m\u202eb\u2066c\u2028d"
+FORBIDDEN = set("\x07\x1b\x9b\u202e\u2066\u2028")
+
+
+@pytest.fixture
+def hostile_report(tmp_path):
+    path = tmp_path / "report.jsonl"
+    Report([hostile_row(0), hostile_row(1), hostile_failure(2)], [f"note {HOSTILE}"], True, []).to_jsonl(path)
+    return Report.load(path)
+
+
+def hostile_sample(number):
+    return Sample(id=f"{HOSTILE}{number}", question=HOSTILE, answer=HOSTILE, metadata={"model": HOSTILE})
+
+
+def hostile_row(number):
+    finding = Finding(kind="statement", number=1, text=HOSTILE, verdict="contradicted")
+    score = Score(metric=HOSTILE, aspect=HOSTILE, value=0.0, reason=HOSTILE, findings=[finding])
+    return Row(index=number, sample=hostile_sample(number), scores={HOSTILE: score})
+
+
+def hostile_failure(number):
+    score = Score(metric=HOSTILE, aspect=HOSTILE, failure=Failure(error="ValueError", message=HOSTILE))
+    return Row(index=number, sample=hostile_sample(number), scores={HOSTILE: score})
+
+
+def test_what_a_report_shows_as_text_has_no_control_characters(hostile_report):
+    shown = [
+        repr(hostile_report),
+        repr(hostile_report.summary()),
+        repr(hostile_report.compare(hostile_report)),
+        repr(hostile_report.diagnose()),
+        repr(leaderboard(hostile_report)),
+        *map(str, hostile_report.diagnose()),
+        *(str(score) for hostile_row in hostile_report.rows for score in hostile_row.scores.values()),
+    ]
+    assert [text for text in shown if FORBIDDEN & set(text)] == []
+    assert all("\n" not in str(score) for hostile_row in hostile_report.rows for score in hostile_row.scores.values())
+
+
+def test_markdown_has_no_control_characters(hostile_report):
+    assert not FORBIDDEN & set(markdown_of(hostile_report, [], hostile_report.compare(hostile_report)))
+
+
+def test_what_a_notebook_shows_has_no_tags_of_others(hostile_report):
+    results = [
+        hostile_report,
+        hostile_report.summary(),
+        hostile_report.compare(hostile_report),
+        hostile_report.diagnose(),
+        leaderboard(hostile_report),
+    ]
+    shown = [result._repr_html_() for result in results]
+    assert [html for html in shown if "<b>" in html] == []
+    assert all("&lt;b&gt;" in html for html in (shown[0], shown[2], shown[4]))
+
+
+# What `Report.plot` draws
+
+
+HIGH = [0.95, 0.85, 1.0, 0.95, 0.75, 1.0, 0.95, 0.85]
+LOW = [0.1, 0.2, 0.0, 0.1, 0.3, 0.0, 0.1, 0.2]
+
+
+def one(value, metric="м", direction="higher"):
+    score = Score(metric=metric, aspect="answer", direction=direction, value=value)
+    return Row(index=0, sample=sample(0), scores={metric: score})
+
+
+def texts(figure):
+    figure.canvas.draw()
+    return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())] + [
+        axes.get_title(loc="left") for axes in figure.axes
+    ]
+
+
+def test_a_figure_and_a_page_compare_different_instruments_only_if_allowed(tmp_path):
+    here, there = (Report([Row(index=0, sample=sample(0), scores={"m": scored(1.0, "m", instrument=i)})]) for i in "xy")
+    for show in (here.plot, partial(here.to_html, tmp_path / "x.html")):
+        with pytest.raises(ConfigError, match="different instruments"):
+            show(baseline=there)
+        assert not (tmp_path / "x.html").exists()
+        show(baseline=there, allow_different_instruments=True)
+
+
+@each("value", [None, -3.0, 0.0, 1.0, 250.0])
+def test_any_value_can_be_drawn(value, tmp_path):
+    unscored = Score(metric="m", aspect="answer", unscored="no facts")
+    rows = [one(value, "m")] if value is not None else [Row(index=0, sample=sample(0), scores={"m": unscored})]
+    figure = Report(rows).plot()
+    figure.savefig(tmp_path / "a.png", dpi=30)
+    assert ("no score" in texts(figure)) == (value is None)
+    low, high = figure.axes[0].get_xlim()
+    assert low <= (value or 0.0) <= high
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(ConfigError, match="the report has no scores"):
+        Report([]).plot()
+
+
+def test_names_are_drawn_as_they_are_and_in_cyrillic_without_a_warning(tmp_path):
+    name = "верность $\\oops$ \x07\u202e"
+    figure = Report([one(0.5, name)]).plot()
+    figure.savefig(tmp_path / "a.svg")
+    assert "верность $\\oops$ \ufffd\n1 of 1 scored" in texts(figure)
+    for length, drawn in ((30, "м" * 30), (31, "м" * 29 + "…")):
+        assert f"{drawn}\n1 of 1 scored" in texts(Report([one(0.5, "м" * length)]).plot())
+
+
+def test_a_notebook_gets_a_picture():
+    shades = imread(io.BytesIO(report(HIGH).plot()._repr_png_()))
+    assert len(np.unique(shades.reshape(-1, shades.shape[-1]), axis=0)) > 10
+
+
+@pytest.mark.gate
+def test_no_display_no_pyplot_and_no_global_state():
+    script = """
+import sys
+from helpers.reports import report
+figure = report([0.5, 1.0]).plot()
+figure.savefig("/dev/null", format="png")
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    environment = {"PYTHONPATH": ":".join(sys.path), "MPLBACKEND": "TkAgg"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigError, match="pip install matplotlib"):
+        report(HIGH).plot()
+
+
+def test_each_figure_is_drawn_as_stored():
+    late, early = report(HIGH), report(LOW)
+    assert_stored("plot.txt", described(late.plot()))
+    rows = [row.model_copy(update={"scores": {**row.scores, "н": unscored(metric="н")}}) for row in late.rows]
+    rows[0].scores["only here"] = scored(-3.0, "only here")
+    assert_stored("plot_with_baseline.txt", described(Report(rows).plot(baseline=early)))

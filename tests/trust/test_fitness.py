@@ -1,14 +1,142 @@
-"""Fitness: thresholds decide on intervals, and a metric is as fit as its worst step."""
+"""Statistics of probe results, thresholds that decide on intervals, and gates that demand an examined judge."""
 
+import json
+from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
 from helpers.each import each
+from helpers.reports import row, scored
 
+from langchain_rageval import ConfigError, Judge, OfflineJudge, Report, agreement, evaluate, exact_match, faithfulness
+from langchain_rageval.data.instrument import step_digests
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.metrics import BUILDERS
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS
-from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
-from langchain_rageval.trust.qualification import Citations, Proportion
+from langchain_rageval.prompts.promptset import PromptSet
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, CitedVerdict, Probe, ProbeResult, ReplyLog
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step, step_statistics
+from langchain_rageval.trust.items import Label, LabelledItem, labelled_items
+from langchain_rageval.trust.qualification import Citations, ExaminedJudge, Proportion, judge_gates, write_agreement
+from langchain_rageval.trust.qualify import qualify_judge
+
+# step_statistics: from probe results to statistics, without a model
+
+
+LABELS = (
+    Label(accepted=("supported",), evidence=("2",)),
+    Label(accepted=("contradicted", "absent")),
+    Label(accepted=()),
+)
+ITEM = LabelledItem(
+    id="i", pair="i", step="verify_statements", kind="table", source="", labels=LABELS, contexts=("a", "b")
+)
+
+
+def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
+    given = [CitedVerdict(verdict, cites if verdict == "supported" else ()) for verdict in verdicts]
+    notes = ReplyLog(Counter(json_schema=1), repeated=more.pop("repeated", False))
+    return ProbeResult(Probe(ITEM, variant, repeat), given, notes, **more)
+
+
+def statistics_of(*results):
+    scored = {one.probe.item: sum(bool(label.accepted) for label in one.probe.item.labels) for one in results}
+    hits = {item: dict.fromkeys(("word_overlap", "rules"), [True, False][:count]) for item, count in scored.items()}
+    return step_statistics("verify_statements", results, hits, Usage(calls=len(results), input_tokens=7, seconds=1.5))
+
+
+def test_right_counts_the_labelled_verdicts_of_the_first_repeat():
+    found = statistics_of(result("supported", "absent", "supported"), result("absent", "absent", "absent", repeat=1))
+    assert (found.right.hits, found.right.of) == (2, 2)
+    assert found.verdicts == {"supported": 1, "absent": 1}
+    assert found.flips.value == 0.5
+    assert (found.output_mode, found.calls, found.tokens, found.seconds) == ("json_schema", 2, 7, 1.5)
+
+
+def test_flips_are_the_pairs_of_repeats_that_disagree():
+    asks = [
+        result(verdict, "absent", "absent", repeat=repeat)
+        for repeat, verdict in enumerate(["supported", "absent", "absent"])
+    ]
+    assert statistics_of(*asks).flips.value == (2 / 3 + 0) / 2
+
+
+def test_variants_are_compared_with_the_first_repeat():
+    found = statistics_of(
+        result("supported", "absent", "absent"),
+        result("absent", "absent", "supported", variant="reverse"),
+        result("absent", "contradicted", "absent", variant="padded"),
+    )
+    assert (found.order_bias.value, found.length_bias.value) == (0.5, 1.0)
+    assert found.right.of == 2
+
+
+def test_the_constant_answer_is_the_verdict_that_the_most_labels_accept():
+    probe = Probe(ITEM.model_copy(update={"labels": (LABELS[1], Label(accepted=("absent",)))}))
+    assert statistics_of(ProbeResult(probe, [CitedVerdict("supported")] * 2)).constant == 1
+
+
+def test_only_citations_of_right_verdicts_count():
+    found = statistics_of(result("supported", "absent", "absent", cites=("2.1", "1.1", "2.4", "21.1")))
+    assert found.citations.precision.value == 0.5
+    assert found.citations.recall.value == 1.0
+    assert (found.citations.first.value, found.citations.due_first) == (0.25, 0.0)
+    wrong = statistics_of(result("absent", "absent", "absent")).citations
+    assert (wrong.precision.value, wrong.recall.value) == (None, None)
+
+
+def test_different_items_with_one_id_are_counted_apart():
+    other = ITEM.model_copy(update={"labels": LABELS[:1]})
+    twice = [ProbeResult(Probe(other, repeat=repeat), [CitedVerdict("absent")]) for repeat in (0, 1)]
+    found = statistics_of(result("supported", "absent", "absent"), *twice)
+    assert (found.right.hits, found.right.of, found.flips.of) == (2, 3, 1)
+
+
+def test_transport_errors_count_only_as_lost():
+    lost = ProbeResult(Probe(ITEM, repeat=1), failure=Failure(error="ConnectError", message="gone"), lost=True)
+    refused = ProbeResult(Probe(ITEM, "padded"), failure=Failure(error="JudgeOutputError", message="no JSON"))
+    found = statistics_of(result("supported", "absent", "absent", repeated=True), lost, refused)
+    assert (found.answered.hits, found.answered.of, found.lost, found.error) == (1, 2, 1, "ConnectError: gone")
+    assert (found.valid.hits, found.valid.of) == (0, 2)
+    assert found.length_bias.value is None
+
+
+def test_right_verdicts_are_counted_by_kind_of_item():
+    other = ITEM.model_copy(update={"id": "j", "kind": "how-to"})
+    lost = ITEM.model_copy(update={"id": "k", "kind": "list"})
+    found = statistics_of(
+        result("supported", "absent", "absent"),
+        ProbeResult(Probe(other), [CitedVerdict("absent"), CitedVerdict("absent"), CitedVerdict("absent")]),
+        ProbeResult(Probe(lost), failure=Failure(error="ConnectError", message="gone"), lost=True),
+    )
+    shares = {kind: (share.hits, share.of, share.value) for kind, share in found.right_by_kind.items()}
+    assert shares == {"table": (2, 2, 1.0), "how-to": (1, 2, 0.5), "list": (0, 0, None)}
+    assert [kind for kind, _ in found.weakest_kinds] == ["list", "how-to", "table"]
+
+
+def test_the_hard_half_is_compared_with_each_baseline_by_pairs():
+    found = statistics_of(
+        result("supported", "absent", "absent"),
+        *(
+            ProbeResult(Probe(ITEM.model_copy(update={"id": name, "pair": "p", "half": "hard"})), verdicts)
+            for name, verdicts in {
+                "a": [CitedVerdict("supported"), CitedVerdict("absent"), CitedVerdict("absent")],
+                "b": [CitedVerdict("supported"), CitedVerdict("supported"), CitedVerdict("absent")],
+            }.items()
+        ),
+    )
+    assert (found.plain.hits, found.plain.of, found.hard.hits, found.hard.of, found.hard.units) == (2, 2, 3, 4, 1)
+    assert (found.right.of, found.constant, found.word_overlap, found.rules) == (6, 0.5, 0.5, 0.5)
+    assert found.lead.keys() == {"constant", "word_overlap", "rules"}
+    assert {mean for mean, *_ in found.lead.values()} == {0.25}
+    assert all(low < 0.25 < high for _, low, high in found.lead.values())
+    plain_only = statistics_of(result("supported", "absent", "absent"))
+    assert (plain_only.hard.of, {mean for mean, *_ in plain_only.lead.values()}) == (0, {0.5})
+
+
+# Thresholds decide on intervals, and a metric is as fit as its worst step
+
 
 NONE = Proportion.of_units([])
 
@@ -118,3 +246,84 @@ def test_a_proportion_shows_counts_value_and_interval():
     assert str(share(45, 50).complement) == "5 of 50, 10% [4%, 21%]"
     assert (str(NONE), NONE.complement, NONE.value) == ("–", NONE, None)
     assert Proportion.of_units([(0.5, 0), (1.0, 1)]).hits == 1.5
+
+
+# Gates that demand a judge that was examined: by `qualify`, or by people's labels
+
+
+SAMPLE = {"question": "Q?", "answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["It is old."]}
+
+
+def report_by(judge):
+    return evaluate([SAMPLE], [faithfulness(judge), exact_match()], progress=False)
+
+
+@pytest.fixture(scope="module")
+def qualification():
+    items = [item for item in labelled_items("en") if item.step in STEPS_OF["faithfulness"]]
+    return qualify_judge(OfflineJudge(), language="en", items=items, quick=True, repeats=1, progress=False)
+
+
+def test_a_qualification_is_bound_to_judge_and_prompts(qualification, tmp_path):
+    path = tmp_path / "judge.json"
+    fit = replace(qualification, verdict={**qualification.verdict, "faithfulness": "fit with care"})
+    fit.to_json(path)
+    (gate,) = judge_gates(report_by(OfflineJudge()), ["faithfulness", "exact_match"], path)
+    assert (gate.metric, gate.requirement) == ("faithfulness", "an examined judge")
+    assert (gate.verdict, gate.codes) == ("passed", [])
+    assert ExaminedJudge.load(path).date == qualification.date > "2020"
+    own = PromptSet.default("en").replace("verify_statements", instruction="Be strict.")
+    others = [Judge(OfflineJudge(), draws=3), Judge(OfflineJudge(disable_streaming=True))]
+    others += [Judge(OfflineJudge(), prompts=own)]
+    for judge in others:
+        (gate,) = judge_gates(report_by(judge), ["faithfulness"], path)
+        assert (gate.verdict, gate.codes) == ("undecided", ["another-judge"])
+        assert f"run `rageval qualify --judge … --out {path}` again" in gate.reason
+    for judge in (Judge(OfflineJudge(), attempts=5), Judge(OfflineJudge(), language="en")):
+        assert judge_gates(report_by(judge), ["faithfulness"], path)[0].verdict == "passed"
+
+
+@each(
+    ("content", "code"),
+    [
+        (None, "judge-not-examined"),
+        ({"verdict": {}}, "judge-not-examined"),
+        ({"verdict": {"faithfulness": "unfit"}}, "judge-unfit"),
+        ({"examined": {}}, "another-judge"),
+    ],
+)
+def test_a_missing_or_unfit_judge_leaves_the_gate_undecided(qualification, tmp_path, content, code):
+    path = tmp_path / f"{code}.json"
+    if content is not None:
+        path.write_text(json.dumps({**qualification.to_dict(), "verdict": {"faithfulness": "fit"}, **content}))
+    (gate,) = judge_gates(report_by(OfflineJudge()), ["faithfulness"], path)
+    assert (gate.verdict, gate.codes) == ("undecided", [code])
+    assert f"--out {path}" in gate.reason
+
+
+def test_scores_without_a_known_judge_are_not_examined(qualification, tmp_path):
+    qualification.to_json(tmp_path / "judge.json")
+    unknown = Report([row(0, scored(1.0, instrument="unknown.unknown"))])
+    assert judge_gates(unknown, ["faithfulness"], tmp_path / "judge.json")[0].codes == ["another-judge"]
+
+
+@each(("people", "verdict"), [([1, 0] * 20, "fit"), ([0, 1] * 20, "unfit"), ([1, 0, 0, 1] * 10, "unfit")])
+def test_an_agreement_examines_a_judge_too(tmp_path, people, verdict):
+    samples = [
+        {**SAMPLE, "id": str(n), "answer": SAMPLE["answer"] if n % 2 == 0 else "Elephants fly."} for n in range(40)
+    ]
+    report = evaluate(samples, faithfulness(OfflineJudge()), progress=False)
+    found = agreement(report.scores(), {str(n): label for n, label in enumerate(people)})
+    write_agreement(tmp_path / "judge.json", found, "faithfulness", report)
+    examined = ExaminedJudge.load(tmp_path / "judge.json")
+    assert examined.verdict == {"faithfulness": verdict}
+    assert examined.steps == step_digests(report.instruments()["faithfulness"][0].found_by)
+    (gate,) = judge_gates(report, ["faithfulness"], tmp_path / "judge.json")
+    assert gate.codes == ([] if verdict == "fit" else ["judge-unfit"])
+
+
+@each("content", ["", "[]", "{}", '{"date": 1}'])
+def test_another_file_is_refused(tmp_path, content):
+    (tmp_path / "other.json").write_text(content)
+    with pytest.raises(ConfigError, match="does not describe an examined judge"):
+        ExaminedJudge.load(tmp_path / "other.json")
