@@ -72,12 +72,11 @@ def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
     cached = functools.lru_cache(256)(function)
     lock = PerProcess(threading.RLock)  # reentrant: the computation of one key may need another
 
-    @functools.wraps(function)
     def get(key: Key) -> Value:
         with lock.value:
             return cached(key)
 
-    return get
+    return functools.wraps(function)(functools.lru_cache(256)(get))  # a known result needs no lock
 
 
 __all__ = ["cached_property", "locked_cache"]

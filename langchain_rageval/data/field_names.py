@@ -139,7 +139,8 @@ def _likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> dict[st
     """Return the first likely name of answer and reference, each with its field, unless a known name has it."""
     likely: dict[str | None, str] = {}
     for name, value in values.items():
-        likely.setdefault(likely_field(name, value), name)
+        if name not in FIELDS_BY_NAME:
+            likely.setdefault(likely_field(name, value), name)
     wanted = [field for field in ("answer", "references") if field in likely and field not in mapped]
     known = {known_name(name) for name in values} if wanted else set()
     return {likely[field]: field for field in wanted if _NAME_SETS[field].isdisjoint(known)}
@@ -243,8 +244,9 @@ def _read(
     spelled = _spellings(values, meanings)
     parts = {name: _fields_in(meanings[name], name, values[own]) for name, own in spelled.items()}
     result, origins = dict(mapped), {}
+    found = {field for part in parts.values() for field in part}
     for field, names in NAMES.items():
-        for name in () if _NAME_SETS[field].isdisjoint(parts) else names:
+        for name in names if field in found else ():
             if field in parts.get(name, {}) and field not in result:
                 result[field], origins[field] = parts[name][field], spelled[name]
     unknown = values.keys() - set(spelled.values())

@@ -88,7 +88,7 @@ class PendingSample:
         anew = [
             name for number in sorted(self.asked.copy()) if number < self.own for name in self.scores.get(number, {})
         ]
-        asked = [] if CACHED in self.run.meter.events else anew
+        asked = [] if self.run.meter.has_counted(CACHED) else anew
         row = {"scores": dict(own), "audit": dict(of_audit), "time": self.time, "asked": asked}
         return Row(index=self.index, sample=self.sample, **row)
 

@@ -38,6 +38,9 @@ OfflineAnswer = Callable[[Mapping[str, Any]], Any]
 
 _Inputs = Mapping[str, Any]
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
+_STEPS: dict[str, list[str]] = {}  # by the title of their answers
+for _step, _answer in ANSWER_SCHEMAS.items():
+    _STEPS.setdefault(_answer.__name__, []).append(_step)
 
 
 class OfflineJudge(BaseChatModel):
@@ -193,8 +196,7 @@ def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer 
 
 def _is_packaged(title: str, fields: Collection[str]) -> bool:
     """Return True if a step of the package has answers of this title with these fields."""
-    own = [answer.model_fields.keys() for answer in ANSWER_SCHEMAS.values() if answer.__name__ == title]
-    return any(names == set(fields) for names in own)
+    return any(ANSWER_SCHEMAS[step].model_fields.keys() == set(fields) for step in _STEPS.get(title, ()))
 
 
 def answer_offline(title: str, human: str) -> dict[str, Any]:
@@ -229,10 +231,8 @@ def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
     Steps with the same answer class are distinguished by the keys of their inputs, then by the packaged instruction.
     With instructions of the user's own, the first step with the same keys is returned.
     """
-    steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == title]
-    if not steps:
-        known = dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values())
-        raise ValueError(f"OfflineJudge answers {', '.join(known)}, not {title}")
+    if not (steps := _STEPS.get(title)):
+        raise ValueError(f"OfflineJudge answers {', '.join(_STEPS)}, not {title}")
     # the second try of an evolution also reads the feedback on the first one
     again = {"feedback"} if title == "Question" else set[str]()
     candidates = [step for step in steps if inputs.keys() in (_inputs_of(step), _inputs_of(step) | again)]

@@ -162,6 +162,8 @@ class PromptSet(HashableModel):
             ConfigError: if two of the steps have the same name.
         """
         packaged = _packaged_set(language if language in languages() else "en")
+        if not steps:
+            return packaged
         names = [step.name for step in {id(step): step for step in steps}.values()]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(f"two steps have the name {twice!r}: give each its own name=")

@@ -59,11 +59,11 @@ class Slot:
         rejected: True if the endpoint rejected the call.
     """
 
-    __slots__ = ("_limiter", "_waiter", "beside", "epoch", "number", "rejected", "sent", "since")
+    __slots__ = ("_has_turn", "_limiter", "_waiter", "beside", "epoch", "number", "rejected", "sent", "since")
 
     def __init__(self, limiter: AdaptiveLimiter) -> None:
         self._limiter, self.since, self.epoch, self.number, self.beside = limiter, 0.0, 0, 0, 0
-        self.sent = self.rejected = False
+        self.sent = self.rejected = self._has_turn = False
         self._waiter: Future[None] | None = None
 
     def __enter__(self) -> Slot:
@@ -95,23 +95,12 @@ class Slot:
 
     def _waits(self) -> Iterator[Future[None] | float]:
         """Take a place and yield what to wait for until the call may be sent: a future, or a number of seconds."""
-        limiter, is_open, has_turn = self._limiter, False, False
-        self._waiter = limiter._acquire(self)
-        while not is_open:
-            while self._waiter is not None:
-                yield self._waiter
-                if self._waiter.done():
-                    self._waiter = None
-                else:
-                    with limiter._lock:  # the places of calls that have become late are free
-                        limiter._admit()
-            while (seconds := limiter._first_delay(self)) > 0:
-                yield seconds
-            is_open = limiter._is_open(self)
-        while (seconds := limiter._delay(has_turn=has_turn)) > 0:
-            yield seconds
-            has_turn = True
-        limiter._send(self)
+        while True:
+            with self._limiter._lock:
+                wait = self._limiter._next_wait(self)
+            if wait is None:
+                return
+            yield wait
 
     def __exit__(self, *_: object) -> None:
         """Release the place."""
@@ -289,29 +278,53 @@ class AdaptiveLimiter:
             self._begin_epoch(min(self._too_large - 1, size + max(1, size // 2)))
         self._admit()
 
+    def _next_wait(self, slot: Slot) -> Future[None] | float | None:
+        """Return what a call waits for next, a place or a number of seconds; None if it is sent now.
+
+        The caller holds the lock.
+        """
+        if not slot._has_turn and (wait := self._wait_for_place(slot)):
+            return wait
+        if (seconds := self._delay(has_turn=slot._has_turn)) > 0:
+            slot._has_turn = True
+            return seconds
+        self._send(slot)
+        return None
+
+    def _wait_for_place(self, slot: Slot) -> Future[None] | float | None:
+        """Return what a call waits for until it has a place and may use it; None if it has one."""
+        if slot._waiter is not None and not slot._waiter.done():
+            self._admit()  # the places of calls that have become late are free
+        elif slot._waiter is None and slot not in self._holders:
+            slot._waiter = self._acquire(slot)
+        if slot._waiter is not None and not slot._waiter.done():
+            return slot._waiter
+        slot._waiter = None
+        if (seconds := self._first_delay(slot)) > 0:
+            return seconds
+        return None if self._is_open(slot) else slot._waiter
+
     def _delay(self, *, has_turn: bool) -> float:
         """Return the seconds that a call waits in its place before it is sent; 0 or less if it does not.
 
         Args:
             has_turn: True if the call has waited for its turn at the pace already.
         """
+        if has_turn or self.pace is None:
+            return self._closed_until and self._closed_until - time.monotonic()
         now = time.monotonic()
-        with self._lock:
-            if self.pace is None or has_turn:
-                return self._closed_until - now
-            start = max(now, self._next, self._closed_until)
-            self._next = start + 1 / self.pace
-            return start - now
+        start = max(now, self._next, self._closed_until)
+        self._next = start + 1 / self.pace
+        return start - now
 
     def _acquire(self, slot: Slot) -> Future[None] | None:
         """Take a free place and return None, or return a future that ends when one is assigned."""
-        with self._lock:
-            if self._free():
-                self._hold(slot)
-                return None
-            waiter = Future[None]()
-            self._waiting.append((slot, waiter))
-            return waiter
+        if self._free():
+            self._hold(slot)
+            return None
+        waiter = Future[None]()
+        self._waiting.append((slot, waiter))
+        return waiter
 
     def _hold(self, slot: Slot) -> None:
         slot.since, slot.epoch, slot.number = time.monotonic(), self._epoch, self._taken
@@ -324,38 +337,35 @@ class AdaptiveLimiter:
         Eight calls, or twice as many as were answered at a time, are sent at once, and the others one by one. After a
         rejection they wait, but for a quarter more than were answered at a time.
         """
-        with self._lock:
-            if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
-                return 0.0
-            if self._under_way() < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
-                return 0.0
-            if self._rejections:
-                return _TICK
-            return self._began + (slot.number - _AT_ONCE) * _SPACING - time.monotonic()
+        if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
+            return 0.0
+        if self._under_way() < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
+            return 0.0
+        if self._rejections:
+            return _TICK
+        return self._began + (slot.number - _AT_ONCE) * _SPACING - time.monotonic()
 
     def _under_way(self) -> int:
         return sum(one.sent and not one.rejected for one in self._holders)
 
     def _is_open(self, slot: Slot) -> bool:
         """Return True if a call keeps its place; False if the places became fewer, and it waits again as the first."""
-        with self._lock:
-            if self.size is None or slot.epoch == self._epoch or len(self._holders) <= self.size:
-                return True
-            self._holders.remove(slot)
-            slot._waiter = Future[None]()
-            self._waiting.appendleft((slot, slot._waiter))
-            self._admit()
-            return False
+        if self.size is None or slot.epoch == self._epoch or len(self._holders) <= self.size:
+            return True
+        self._holders.remove(slot)
+        slot._waiter = Future[None]()
+        self._waiting.appendleft((slot, slot._waiter))
+        self._admit()
+        return False
 
     def _send(self, slot: Slot) -> None:
         """Record that a call is sent."""
-        with self._lock:
-            slot.since, slot.sent = time.monotonic(), True
-            if self.limit is not None and slot.epoch == self._epoch:
-                slot.beside = self._under_way() if self._answered_beside < self.limit else 0  # no more is to be known
-                self._latest.append(slot)
-                if len(self._latest) > max(_LATEST, self.size or 0):
-                    self._latest.popleft()
+        slot.since, slot.sent = time.monotonic(), True
+        if self.limit is not None and slot.epoch == self._epoch:
+            slot.beside = self._under_way() if self._answered_beside < self.limit else 0  # no more is to be known
+            self._latest.append(slot)
+            if len(self._latest) > max(_LATEST, self.size or 0):
+                self._latest.popleft()
 
     def _release(self, slot: Slot) -> None:
         with self._lock:

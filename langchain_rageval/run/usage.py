@@ -197,6 +197,10 @@ class UsageMeter:
             with meter._lock:
                 meter._events[event] = meter._events.get(event, 0) + times
 
+    def has_counted(self, event: Hashable) -> bool:
+        """Return True if an event occurred."""
+        return event in self._events
+
     def add_all_of(self, other: UsageMeter) -> None:
         """Add the counts of another meter to this meter."""
         self.add(unpriced=other.unpriced, **other._counts)
