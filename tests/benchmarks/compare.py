@@ -106,11 +106,7 @@ class Bench:
             **options,
             "url": f"{self.server.url}/v1",
             "warm_url": f"{self.server.url.replace('127.0.0.1', 'localhost')}/v1",  # clients are cached by address
-            "slots": trial.slots,
-            "metrics": trial.metrics,
-            "door": trial.door,
-            "timeout": trial.timeout,
-            "layout": trial.layout,
+            **{name: getattr(trial, name) for name in ("slots", "metrics", "door", "timeout", "layout")},
         }
         program = {"ours": "our_run.py", "bare": "bare_run.py", "ragas": "ragas_run.py"}[client]
         python = self.ragas if client == "ragas" and self.ragas else sys.executable

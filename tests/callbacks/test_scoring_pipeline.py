@@ -13,6 +13,7 @@ import time
 import tracemalloc
 import weakref
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import pytest
@@ -110,12 +111,8 @@ def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
 
 def test_several_metrics_share_their_steps_and_one_without_its_fields_is_left_out():
     judge = recording_judge()
-    metrics = [
-        faithfulness(judge),
-        context_recall(judge),
-        suite(context_relevance(judge), faithfulness(judge, name="f2")),
-    ]
-    callback, rows = watching(*metrics)
+    both = suite(context_relevance(judge), faithfulness(judge, name="f2"))
+    callback, rows = watching(faithfulness(judge), context_recall(judge), both)
     with callback:
         ask(callback)
         ask(callback, chain=RunnableLambda(lambda _: ANSWER))
@@ -232,9 +229,8 @@ def test_a_full_queue_drops_runs_and_the_chain_goes_on():
 
 def test_runs_above_the_rate_per_minute_are_dropped(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(
-        "langchain_rageval.callbacks.scoring_pipeline.time", type("Clock", (), {"monotonic": lambda: now[0]})
-    )
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring_pipeline.time", clock)
     callback, rows = watching(max_per_minute=2)
     with callback:
         for seconds in (0, 10, 20, 59, 61, 65, 71):

@@ -138,9 +138,8 @@ def test_neither_the_question_nor_an_earlier_answer_is_a_chunk():
 
 
 def read(calls, *texts, answer=ANSWER, queries=(), seen=1):
-    return [
-        part.text for part in find_read(answer, QUESTION, [Chunk(text, seen=seen) for text in texts], calls, queries)
-    ]
+    chunks = [Chunk(text, seen=seen) for text in texts]
+    return [part.text for part in find_read(answer, QUESTION, chunks, calls, queries)]
 
 
 DRAFT = "The chronicle names the year 1158 for the town."
@@ -174,9 +173,8 @@ def test_a_chunk_that_equals_a_draft_counts_if_it_stands_beside_it():
     calls = [call(1, A, B), call(2, ANSWER, f"Refine {A} by {A}")]
     assert read(calls, A, B) == [B, A]
     same = [call(1, A, C), call(2, A, f"Context: {A}")]  # the topic of a router, then the answer, in the same words
-    assert [
-        part.text for part in find_read(A, QUESTION, [Chunk(C, seen=1), Chunk(A, seen=4)], same, [("Munich", 3)])
-    ] == [A]
+    parts = find_read(A, QUESTION, [Chunk(C, seen=1), Chunk(A, seen=4)], same, [("Munich", 3)])
+    assert [part.text for part in parts] == [A]
 
 
 def test_words_of_the_search_in_a_prompt_are_no_part_of_a_chunk():

@@ -53,16 +53,8 @@ from langchain_rageval.chains.chain_input import input_builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
 CHAINS = TABLE | MORE
-QUICK = (
-    "RAG-Fusion",
-    "pairs before the chunks",
-    "a tool that drops all",
-    "a graph that hides its state",
-    "an agent",
-    "refine of classic chains",
-    "examples in the prompt",
-    "cut",
-)
+QUICK = ["RAG-Fusion", "pairs before the chunks", "a tool that drops all", "a graph that hides its state", "an agent"]
+QUICK += ["refine of classic chains", "examples in the prompt", "cut"]
 
 
 def ids(texts):

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 from helpers.doors import report_by
 from helpers.each import each, error_of
-from helpers.offline import offline
+from helpers.offline import offline, own_metric
 from helpers.reports import failed, row, scored
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.messages import AIMessage
@@ -21,7 +21,6 @@ from langchain_rageval import (
     ConfigError,
     Decided,
     Judge,
-    Metric,
     OfflineJudge,
     Prompt,
     Report,
@@ -60,15 +59,8 @@ GRADE = Step(Grade, prompts=Prompt(instruction="Grade the answer."), reads=("ans
 
 
 def grades(judge, name="grade", **options):
-    return Metric(
-        name,
-        aspect="answer",
-        reads={"answer"},
-        steps=GRADE(judge),
-        reduce=lambda state: Value(state["grade"].grade / 10),
-        version="1",
-        **options,
-    )
+    options = {"steps": GRADE(judge), "version": "1", **options}
+    return own_metric(lambda state: Value(state["grade"].grade / 10), name, **options)
 
 
 def judge_of(function, version):
@@ -315,17 +307,10 @@ def test_a_budget_leaves_out_scores_of_the_audit_and_says_so():
 
 
 def test_a_run_that_stops_early_decides_the_strong_judges_mean():
-    items = [Sample(id=f"s{n}", question=f"Q {n}?", answer=f"answer number {n}") for n in range(2000)]
     own, own_graded = judge_of(lambda number: 10, "cheap")
     strong, strong_graded = judge_of(lambda number: 10 if number % 10 < 3 else 0, "strong")
-    report = evaluate(
-        items,
-        grades(own),
-        audit=Audit(strong, share=0.5),
-        until=Decided({"grade": 0.8}),
-        progress=False,
-        max_concurrency=4,
-    )
+    rule = {"audit": Audit(strong, share=0.5), "until": Decided({"grade": 0.8})}
+    report = evaluate(samples(2000), grades(own), progress=False, max_concurrency=4, **rule)
     decision = report.decisions["grade"]
     assert decision.verdict == "failed"
     assert decision.required == "at least 0.8 is required of the strong judge's mean"

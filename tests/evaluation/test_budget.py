@@ -331,9 +331,7 @@ async def test_a_silent_model_is_charged_for_the_tools_it_is_shown_and_the_argum
 @every_door
 async def test_metrics_that_cost_nothing_go_on(run):
     judge = answering(offline_reply)
-    own = RunnableLambda(
-        lambda given: Score(metric="own", aspect="answer", value=float(len(given.question))), name="own"
-    )
+    own = RunnableLambda(lambda _: Score(metric="own", aspect="answer", value=1.0), name="own")
     rated = answer_similarity(PairScores(lambda _one, _other: 0.5))
     found = await run(SAMPLES, [faithfulness(judge), own, rated], budget=Budget(calls=11))
     names = [sorted(row.scores) for row in found.rows.values()]
@@ -469,13 +467,8 @@ async def test_what_a_journal_holds_is_in_the_report_even_behind_what_is_left_ou
 
 
 async def test_a_row_with_some_of_its_scores_is_in_the_report():
-    report = evaluate(
-        SAMPLES,
-        [context_relevance(OfflineJudge()), faithfulness(OfflineJudge())],
-        progress=False,
-        budget=Budget(calls=4),
-        max_concurrency=1,
-    )
+    metrics = [context_relevance(OfflineJudge()), faithfulness(OfflineJudge())]
+    report = evaluate(SAMPLES, metrics, progress=False, budget=Budget(calls=4), max_concurrency=1)
     one, two = sorted(sorted(row.scores) for row in report.rows)
     assert (one, two) == (["context_relevance"], ["context_relevance", "faithfulness"])
     begun = drawn_order(len(SAMPLES))[:2]

@@ -9,7 +9,7 @@ import pytest
 from helpers.doors import report_by
 from helpers.each import each, error_of
 from helpers.samples import town
-from helpers.scripted import Vectors, offline_reply
+from helpers.scripted import Refusal, Vectors, offline_reply
 from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr
@@ -217,10 +217,7 @@ def test_an_interrupted_run_keeps_the_finished_scores_of_a_begun_sample(tmp_path
 SAMPLES = [town(number) for number in range(60)]
 
 
-class Rejected(Exception):
-    def __init__(self, status):
-        super().__init__(f"rejected with {status}")
-        self.status_code = status
+REJECTED = Refusal("rejected with 401", 401)
 
 
 class BadJudge:
@@ -246,10 +243,10 @@ class BadJudge:
 @pytest.mark.parametrize(
     ("door", "reply", "attempts"),
     [
-        ("evaluate", Rejected(401), 1),
+        ("evaluate", REJECTED, 1),
         ("evaluate", "I cannot help with this request.", 3),
         ("aevaluate", ConnectionRefusedError("refused"), 3),
-        ("aevaluate", Rejected(429), 3),
+        ("aevaluate", Refusal("rejected with 429", 429), 3),
     ],
 )
 async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(door, reply, attempts):
@@ -266,17 +263,17 @@ async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(door,
 
 
 def test_the_metrics_of_another_judge_go_on():
-    judge = BadJudge(Rejected(401))
+    judge = BadJudge(REJECTED)
     report = evaluate(SAMPLES, [faithfulness(judge.model), context_recall(OfflineJudge())], progress=False)
     assert sum("context_recall" in row.scores for row in report.rows) == 60
     assert {name for _, name in report.left_out} == {"faithfulness"}
     assert not report.complete
     assert report.notes[0].startswith("A judge is not called any more: RunnableLambda")
-    assert report.notes[0].endswith("in a row without a valid reply; last failure: Rejected: rejected with 401")
+    assert report.notes[0].endswith("in a row without a valid reply; last failure: Refusal: rejected with 401")
 
 
 def test_a_judge_that_was_never_asked_is_not_said_to_have_failed():
-    judge = BadJudge(Rejected(401))
+    judge = BadJudge(REJECTED)
     report = evaluate(SAMPLES, faithfulness(cascade(judge.model, OfflineJudge())), progress=False)
     stopped = [note for note in report.notes if note.startswith("The run was stopped: ")]
     assert len(stopped) == 1
@@ -284,7 +281,7 @@ def test_a_judge_that_was_never_asked_is_not_said_to_have_failed():
 
 
 def test_a_judge_that_has_answered_once_is_asked_to_the_end():
-    judge = BadJudge(Rejected(401), first=1)
+    judge = BadJudge(REJECTED, first=1)
 
     def one_by_one():
         yield SAMPLES[0]
@@ -298,7 +295,7 @@ def test_a_judge_that_has_answered_once_is_asked_to_the_end():
 
 
 def test_replies_to_canaries_are_no_replies_about_samples():
-    judge = BadJudge(Rejected(401), first=8)
+    judge = BadJudge(REJECTED, first=8)
     report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, canaries=True, max_concurrency=1)
     assert report.canaries.right == 8
     assert judge.calls == 8 + 20
@@ -306,7 +303,7 @@ def test_replies_to_canaries_are_no_replies_about_samples():
 
 
 def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
-    judge = BadJudge(Rejected(401))
+    judge = BadJudge(REJECTED)
 
     def reply(messages):
         is_about_references = "Henry founded town" in str(messages[-1].content)
@@ -322,7 +319,7 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
 
 async def test_a_failed_call_that_two_metrics_share_counts_once():
     for door in ("evaluate", "aevaluate"):
-        judge = BadJudge(Rejected(401))
+        judge = BadJudge(REJECTED)
         slow = RunnableLambda(lambda _: time.sleep(0.02)) | judge.model  # so that the other metric can join the call
         shared = Judge(slow)
         report = await report_by(door, SAMPLES, [faithfulness(shared), noise_sensitivity(shared)], max_concurrency=1)
@@ -340,21 +337,21 @@ def test_an_error_of_a_metric_is_not_the_judges():
 
 
 def test_an_endless_source_is_read_no_further():
-    judge = BadJudge(Rejected(401))
+    judge = BadJudge(REJECTED)
     report = evaluate(map(town, count()), faithfulness(judge.model), progress=False)
     assert not report.complete
     assert judge.calls < 60
 
 
 async def test_a_stream_raises_after_its_last_row():
-    judge = BadJudge(Rejected(401))
+    judge = BadJudge(REJECTED)
     rows = []
 
     async def read():
         async for row in astream_evaluate(SAMPLES, faithfulness(judge.model)):
             rows.append(row)
 
-    with pytest.raises(JudgeUnavailable, match=r"^The run was stopped: .* last failure: Rejected: rejected with 401$"):
+    with pytest.raises(JudgeUnavailable, match=r"^The run was stopped: .* last failure: Refusal: rejected with 401$"):
         await read()
     assert 20 <= len(rows) < 60
 

@@ -51,9 +51,7 @@ def each_fault(faults, *, openai, gigachat):
     some = [("openai", "evaluate", openai), ("gigachat", "aevaluate", gigachat)]
     every = [(*pair, faults) for pair in OTHER_PAIRS]
     rows = [*some, *(pytest.param(*row, marks=pytest.mark.gate) for row in every)]
-    names = [
-        f"{endpoint}-{door}-{'some' if chosen is not faults else 'all'}" for endpoint, door, chosen in some + every
-    ]
+    names = [f"{endpoint}-{door}-{'all' if chosen is faults else 'some'}" for endpoint, door, chosen in some + every]
 
     def decorate(check):
         @pytest.mark.parametrize(
@@ -503,14 +501,8 @@ def test_the_chain_in_a_notebook_before_and_after_the_judge(openai_server, noteb
     server = openai_server(reply, latency=0.01)
     with openai.DefaultHttpxClient(verify=False) as client:
         aclient = openai.DefaultAsyncHttpxClient(verify=False)
-        model = ChatOpenAI(
-            base_url=server.url + "/v1",
-            api_key="sk-test",
-            model="m",
-            max_retries=0,
-            http_client=client,
-            http_async_client=aclient,
-        )
+        clients = {"http_client": client, "http_async_client": aclient}
+        model = ChatOpenAI(base_url=f"{server.url}/v1", api_key="sk-test", model="m", max_retries=0, **clients)
         notebook(load(chain_of(model), rounds=2))
         check(evaluate(rag_samples(COUNT), faithfulness(model), **ONCE))
         notebook(load(chain_of(model), rounds=2))

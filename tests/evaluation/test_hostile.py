@@ -317,14 +317,9 @@ def test_a_key_that_the_server_repeats_appears_nowhere(endpoint, monkeypatch, ca
     options = {"api_key": secret} if endpoint.name == "openai" else {"credentials": secret}
     judge = Judge(endpoint.model(server, **options), attempts=2)
     metrics = [faithfulness(judge), context_precision(judge)]
-    report = evaluate(
-        [FULL, *rag_samples(2)],
-        metrics,
-        progress=True,
-        journal=tmp_path / "run.db",
-        out=tmp_path / "report.jsonl",
-        retry=RetryPolicy(attempts=2, initial=0.01, max_wait=0.01),
-    )
+    files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"}
+    retry = RetryPolicy(attempts=2, initial=0.01, max_wait=0.01)
+    report = evaluate([FULL, *rag_samples(2)], metrics, progress=True, retry=retry, **files)
     assert len(report.failures()) == 6
     assert any("***" in str(score) + repr(score.failure) for _, score in report.failures())
     rescored = report.rescore(context_precision(judge, weighting="plain"))
@@ -356,9 +351,8 @@ class EchoingModel(OfflineJudge):
 def test_a_header_that_the_server_repeats_appears_nowhere(caplog, tmp_path):
     caplog.set_level(logging.DEBUG, logger="langchain_rageval")
     model = EchoingModel().bind(extra_headers={"x-other": SECRET[::-1]})
-    report = evaluate(
-        [FULL], faithfulness(model), progress=False, journal=tmp_path / "run.db", out=tmp_path / "report.jsonl"
-    )
+    files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"}
+    report = evaluate([FULL], faithfulness(model), progress=False, **files)
     report.to_html(tmp_path / "report.html")
     failure = report.rows[0].scores["faithfulness"].failure
     assert failure.message == "401: you sent {'x-tenant': '***'} and {'x-other': '***'}"
@@ -370,8 +364,7 @@ def test_a_header_that_the_server_repeats_appears_nowhere(caplog, tmp_path):
 
 
 def test_an_exception_of_the_package_holds_no_secret_that_a_reply_repeats():
-    key = SECRET
-    judge = Judge(RunnableLambda(lambda messages: f"My key is {key}: {{"), attempts=1)
+    judge = Judge(RunnableLambda(lambda messages: f"My key is {SECRET}: {{"), attempts=1)
     with pytest.raises(JudgeOutputError) as caught:
         faithfulness(judge).invoke(FULL)
     assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(f'"{SECRET}"', "")

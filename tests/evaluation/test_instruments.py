@@ -400,14 +400,8 @@ def test_a_report_loads_and_compares_with_a_note():
 def test_a_generation_journal_loads_and_its_steps_are_not_reused(tmp_path):
     documents = [" ".join(sample["contexts"]) for sample in STORED]
     judge = OfflineJudge()
-    generator = TestsetGenerator(
-        writer=judge,
-        critic=judge,
-        embeddings=HashingEmbeddings(),
-        distribution={"simple": 0.5, "reasoning": 0.5},
-        journal=stored("generation.sqlite", tmp_path),
-        progress=False,
-    )
+    options = {"distribution": {"simple": 0.5, "reasoning": 0.5}, "journal": stored("generation.sqlite", tmp_path)}
+    generator = TestsetGenerator(judge, judge, HashingEmbeddings(), **options, progress=False)
     testset = generator.generate(documents, size=3, seed=7)
     assert [row.question for row in testset] == [row.question for row in Testset.load(FILES / "testset.jsonl")]
     assert generator.generate(documents, size=3, seed=7).rows == testset.rows

@@ -17,7 +17,7 @@ from helpers.doors import report_by
 from helpers.lives import evaluated, exit_code, started
 from helpers.offline import offline as offline_brain
 from helpers.samples import town
-from helpers.scripted import answering, human_of, offline_reply
+from helpers.scripted import answering, human_of, offline_reply, recording_judge
 from helpers.waiting import PATIENCE, Connections, until
 from langchain_core.runnables import RunnableLambda
 
@@ -41,11 +41,6 @@ from langchain_rageval.run.journal import Journal
 SAMPLES = [town(number) for number in range(12)]
 
 
-def judged():
-    """A judge that answers as the offline one does, and keeps what it was asked."""
-    return answering(offline_reply)
-
-
 def metrics_of(judge):
     asking = [build(judge) for build in (faithfulness, context_recall, context_relevance)]
     return [*asking, answer_similarity(HashingEmbeddings())]
@@ -66,8 +61,8 @@ def journal(tmp_path):
 
 @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
 async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
-    first, second = judged(), judged()
-    undisturbed = await report_by(door, SAMPLES, metrics_of(judged()))
+    first, second = recording_judge(), recording_judge()
+    undisturbed = await report_by(door, SAMPLES, metrics_of(recording_judge()))
     before = await report_by(door, SAMPLES, metrics_of(first), journal=journal)
     again = await report_by(door, SAMPLES, metrics_of(second), journal=str(journal))
     assert len(first.asked) > 0
@@ -77,7 +72,7 @@ async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
 
 
 def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
-    judge = judged()
+    judge = recording_judge()
     evaluate(SAMPLES, faithfulness(judge), progress=False, journal=journal)
     asked = len(judge.asked)
     moved = [{**given, "id": f"q-{n}", "metadata": {"split": n}} for n, given in enumerate(reversed(SAMPLES))]
@@ -88,7 +83,7 @@ def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
 
 
 def test_another_configuration_is_never_mixed_in(journal):
-    judge = judged()
+    judge = recording_judge()
     configurations = [
         faithfulness(judge),
         faithfulness(Judge(judge, draws=3)),
@@ -130,7 +125,7 @@ def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
 
 
 def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(journal):
-    judge, own = judged(), []
+    judge, own = recording_judge(), []
 
     def mine(given):
         own.append(given)
@@ -147,7 +142,7 @@ def test_what_tells_nothing_of_itself_is_not_journalled_and_the_report_says_so(j
 
 
 def test_a_wrapped_metric_is_journalled(journal):
-    judge = judged()
+    judge = recording_judge()
     wrapped = faithfulness(judge).with_retry().with_config(tags=["x"])
     evaluate(SAMPLES[:2], wrapped, progress=False, journal=journal)
     asked = len(judge.asked)
@@ -241,7 +236,7 @@ def test_control_c_gives_what_is_finished_and_the_next_run_goes_on(journal):
 
 def test_a_score_that_is_stored_after_the_end_of_its_run_leaves_no_file_open(journal, monkeypatch):
     connections, given = Connections(monkeypatch, journal), Sample.parse(SAMPLES[0])
-    metric = faithfulness(judged())
+    metric = faithfulness(recording_judge())
     scores = {"faithfulness": metric.invoke(given)}
     store = ScoreStore(journal, [metric])
     store.close()
@@ -262,12 +257,12 @@ def test_a_file_that_is_no_journal_is_refused_and_left_as_it_is(tmp_path):
     for path, message in (text, "is damaged or not a journal"), (database, "but not a journal of langchain-rageval"):
         before = path.read_bytes()
         with pytest.raises(JournalError, match=message):
-            evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=path)
+            evaluate(SAMPLES, faithfulness(recording_judge()), progress=False, journal=path)
         assert path.read_bytes() == before
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    judge = judged()
+    judge = recording_judge()
     for path in (tmp_path / "no" / "such" / "folder.db", tmp_path):
         with pytest.raises(JournalError, match=r"cannot be written.*choose a writable path"):
             evaluate(SAMPLES, faithfulness(judge), progress=False, journal=path)
@@ -275,7 +270,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
-    evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
+    evaluate(SAMPLES, faithfulness(recording_judge()), progress=False, journal=journal)
     Journal(journal).close()
     whole = bytearray(journal.read_bytes())
     whole[4096:] = random.Random(3).randbytes(len(whole) - 4096)
@@ -283,7 +278,7 @@ def test_a_damaged_journal_is_an_error_and_nothing_is_scored_wrongly(journal):
     for beside in (f"{journal}-wal", f"{journal}-shm"):
         Path(beside).unlink(missing_ok=True)
     with pytest.raises(JournalError, match=r"damaged or not a journal|holds an entry that is not a score"):
-        evaluate(SAMPLES, faithfulness(judged()), progress=False, journal=journal)
+        evaluate(SAMPLES, faithfulness(recording_judge()), progress=False, journal=journal)
 
 
 def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journal, monkeypatch):
@@ -299,7 +294,7 @@ def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journa
     monkeypatch.setattr(journals, "_prepare", prepare_full)
     big = [town(n, answer=f"Munich was founded in 1158. {'It lies on the Isar. ' * 200}") for n in range(20)]
     with pytest.raises(JournalError, match="the disk is full: free some space and start again"):
-        evaluate(big, faithfulness(judged()), progress=False, journal=journal)
+        evaluate(big, faithfulness(recording_judge()), progress=False, journal=journal)
     with closing(Journal(journal)) as full:
         assert full.get("k") == "v"
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 from helpers.each import each
-from helpers.offline import METRICS, UNJUDGED, offline
+from helpers.offline import METRICS, UNJUDGED, offline, own_metric, six_metrics
 from helpers.reports import report_of, scored
 from helpers.samples import town
 from helpers.scripted import PairScores
@@ -21,15 +21,12 @@ from langchain_rageval import (
     Decided,
     HashingEmbeddings,
     Judge,
-    Metric,
     OfflineJudge,
     Prompt,
     Sample,
     SampleError,
     Step,
     Value,
-    answer_correctness,
-    answer_relevance,
     answer_similarity,
     context_precision,
     context_recall,
@@ -37,7 +34,6 @@ from langchain_rageval import (
     faithfulness,
     jury,
     plan,
-    rubric,
     suite,
 )
 from langchain_rageval.data.notes import Note, code_of
@@ -229,7 +225,7 @@ def test_a_metric_whose_dry_run_fails_is_named_with_the_error():
     prompt = Prompt(instruction="Say which colour it is.", examples=[])
     colour = create_model("Colour", __doc__="What colour a text has.", colour=str)
     step = Step(colour, prompts=prompt, inputs=lambda sample: {"shade": object()})(Unasked())
-    mine = Metric("mine", aspect="answer", reads={"question"}, steps=step, reduce=lambda _: Value(1.0))
+    mine = own_metric(lambda _: Value(1.0), "mine", reads={"question"}, steps=step)
     told = plan(EDGES[:3], [mine, faithfulness(Unasked())])
     assert told["mine"].calls <= 3
     assert told.notes == ["mine costs more: its dry run ended with TypeError: object cannot be written as JSON."]
@@ -240,13 +236,8 @@ def test_a_function_among_the_steps_is_not_called():
     def called(_):
         raise AssertionError("the step was called")
 
-    both = Metric(
-        "both",
-        aspect="answer",
-        reads={"question"},
-        steps=faithfulness(Unasked()).steps | RunnableLambda(called),
-        reduce=lambda _: Value(1.0),
-    )
+    steps = faithfulness(Unasked()).steps | RunnableLambda(called)
+    both = own_metric(lambda _: Value(1.0), "both", reads={"question"}, steps=steps)
     told = plan(EDGES[:3], both)
     assert dict(told) == {}
     assert told.notes == ["both cannot be planned: the model calls are unknown."]
@@ -356,19 +347,9 @@ def town_samples(count=20, supported=lambda n: True):
     return [town(n) if supported(n) else town(n, answer="Nobody knows anything of it.") for n in range(count)]
 
 
-SIX = [
-    faithfulness,
-    lambda judge: answer_relevance(judge, HashingEmbeddings()),
-    context_precision,
-    context_recall,
-    lambda judge: answer_correctness(judge, HashingEmbeddings()),
-    rubric,
-]
-
-
 def test_six_metrics_need_three_waves(monkeypatch):
     judge = Judge(OfflineJudge(), language="en")
-    planned = plan(town_samples(), [build(judge) for build in SIX], batch=Batch())
+    planned = plan(town_samples(), six_metrics(judge), batch=Batch())
     assert planned.waves == 3
     assert planned.title == "Plan for 20 samples, in 3 waves"
     assert plan(town_samples(), context_precision(judge), batch=Batch()).waves == 1

@@ -25,21 +25,8 @@ def need(*modules: str) -> pytest.MarkDecorator:
 
 
 VOCABULARY, WIDTH, INNER, HEADS, LAYERS, CONTEXT = 4096, 64, 128, 4, 2, 16384
-LIKELY = {
-    '"': 6,
-    "1": 5.5,
-    ",": 6,
-    "]": 5,
-    "}": 6,
-    "{": 4,
-    "[": 4,
-    ":": 5,
-    '."': 4,
-    '","': 3,
-    '"]': 5,
-    '"}': 5,
-    '"}]': 4,
-}
+LIKELY = {'"': 6, ",": 6, "}": 6, "1": 5.5, "]": 5, ":": 5, '"]': 5, '"}': 5, "{": 4, "[": 4, '."': 4}
+LIKELY |= {'"}]': 4, '","': 3}
 SPECIAL = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -147,18 +134,10 @@ def write_transformers(folder: Path, tokenizer: Any, weights: dict[str, np.ndarr
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    config = LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=WIDTH,
-        intermediate_size=INNER,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        max_position_embeddings=CONTEXT,
-        pad_token_id=0,
-        bos_token_id=0,
-        eos_token_id=2,
-    )
-    model = LlamaForCausalLM(config)
+    widths = {"hidden_size": WIDTH, "intermediate_size": INNER, "max_position_embeddings": CONTEXT}
+    counts = {"vocab_size": tokenizer.get_vocab_size(), "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+    special = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 2}
+    model = LlamaForCausalLM(LlamaConfig(**widths, **counts, **special))
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
     model.generation_config = GenerationConfig(max_new_tokens=60, do_sample=False, pad_token_id=0, eos_token_id=2)
     model.save_pretrained(folder)

@@ -20,15 +20,8 @@ except ModuleNotFoundError:  # only tests of the gate need them
     Axe = expect = sync_playwright = None
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
 NEEDS_CHROMIUM = pytest.mark.skipif(
     not (CHROMIUM and Axe), reason="there is no Chromium here, or no playwright or axe-core-python to drive it"
 )

@@ -63,25 +63,10 @@ def value(metric, answer, *references):
 
 LANGUAGES = ["en", "it", "ko", "ru", "zh"]
 JUDGING = {
-    "check_needs",
-    "check_user_facts",
-    "classify_statements",
-    "critique_aspect",
-    "detect_abstention",
-    "detect_answerable",
-    "extract_entities",
-    "extract_statements",
-    "extract_turn_statements",
-    "find_contradictions",
-    "find_entities",
-    "grade_contexts",
-    "grade_relevance",
-    "grade_rubric",
-    "list_turn_facts",
-    "regenerate_questions",
-    "regenerate_turn_questions",
-    "rewrite_question",
-    "select_sentences",
+    *("check_needs", "check_user_facts", "classify_statements", "critique_aspect", "detect_abstention"),
+    *("detect_answerable", "extract_entities", "extract_statements", "extract_turn_statements"),
+    *("find_contradictions", "find_entities", "grade_contexts", "grade_relevance", "grade_rubric", "list_turn_facts"),
+    *("regenerate_questions", "regenerate_turn_questions", "rewrite_question", "select_sentences"),
     "verify_statements",
 }
 OWN = {language: sorted(ANSWER_SCHEMAS if language in ("en", "ru") else JUDGING) for language in LANGUAGES}

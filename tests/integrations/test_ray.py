@@ -54,15 +54,9 @@ def ray():
         import ray
 
         place = tempfile.mkdtemp(prefix="ray-")  # not pytest's own: the paths of its sockets would be too long
-        ray.init(
-            num_cpus=2,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=place,
-            object_store_memory=100 * 2**20,
-            logging_level="ERROR",
-            log_to_driver=False,
-        )
+        local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": place}
+        silent = {"logging_level": "ERROR", "log_to_driver": False}
+        ray.init(num_cpus=2, object_store_memory=100 * 2**20, **local, **silent)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.read_op_min_num_blocks = 1  # by default it reads the smallest file in 200 tasks

@@ -1,26 +1,41 @@
+"""Questions to a judge: attempts, what is asked again and how, and what a step makes of the reply."""
+
+import json
 import logging
 import os
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from helpers.each import each, error_of
-from helpers.scripted import Refusal, Scripted, human_of, scripted
+from helpers.scripted import Refusal, Scripted, grades, human_of, needed, scripted
 from helpers.waiting import PATIENCE, holds_in_a_fork, needs_fork, until
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, RetryPolicy, StrictJsonOutputParser
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge
+from langchain_rageval import (
+    ConfigError,
+    Judge,
+    JudgeOutputError,
+    Prompt,
+    PromptSet,
+    RetryPolicy,
+    Sample,
+    StrictJsonOutputParser,
+)
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, _copied_example, ask_judge
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.judge.reply import CutOffReply
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
+from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
 from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.step import Step
 
 GOOD = Statements(statements=["A."])
 STATE = {"question": "What?", "text": "A."}
@@ -59,9 +74,8 @@ def endpoint(*takes, replies=(GOOD,) * 9, **options):
 
 
 def asked(judge, state=STATE, run=None):
-    return JudgeStep("extract_statements", judge, Statements).invoke(state, (run or Run()).into({}))[
-        "extract_statements"
-    ]
+    step = JudgeStep("extract_statements", judge, Statements)
+    return step.invoke(state, (run or Run()).into({}))["extract_statements"]
 
 
 # Asking again
@@ -423,3 +437,57 @@ async def test_a_judge_that_gives_neither_message_nor_text_is_named_as_what_it_i
         f"a judge returns a message or a text, this one returned {type(gave).__name__}: pass the model itself, "
         "without a parser or with_structured_output"
     )
+
+
+# A reply that equals an example of the prompt, although the inputs differ, is asked for again
+
+
+SAMPLE = Sample(question="What is the price of a bus ticket?", answer="2 euros.", contexts=["A.", "B.", "C.", "D."])
+
+
+def example(step, number=0):
+    return PromptSet.default("en").get(step).examples[number]
+
+
+def test_a_copied_example_is_asked_for_again():
+    copied = json.dumps(example("grade_contexts").output)
+    judge = scripted(copied, grades({1: True, 2: True, 3: True, 4: True}))
+    state = grade_contexts(judge, against=lambda sample: sample.answer).invoke({"sample": SAMPLE})
+    assert {finding.verdict for finding in state["context_verdicts"]} == {"useful"}
+    assert "this is the reply of an example: reply to the input" in judge.asked[1][-1].text
+
+
+def test_the_reply_to_the_inputs_of_an_example_may_be_that_of_the_example():
+    shown = example("grade_contexts")
+    sample = Sample(**{name: shown.input[name] for name in ("question", "answer", "contexts")})
+    judge = scripted(json.dumps(shown.output))
+    state = grade_contexts(judge, against=lambda sample: sample.answer).invoke({"sample": sample})
+    assert [finding.verdict for finding in state["context_verdicts"]][:2] == ["useful", "not useful"]
+
+
+def test_an_empty_answer_with_a_short_reason_is_no_copy():
+    judge = scripted(needed(reason="Nothing."))
+    assert select_sentences(judge).invoke({"sample": SAMPLE})
+
+
+class Topic(BaseModel):
+    """The topic of an answer."""
+
+    topic: str
+
+
+def test_the_labels_of_a_users_own_step_may_be_those_of_its_examples():
+    label = "Insurance and other financial services for private clients"
+    prompt = Prompt(instruction="Name the topic.", examples=[{"input": {"answer": "A."}, "output": {"topic": label}}])
+    step = Step(Topic, prompts=prompt, reads={"answer"})(scripted(AIMessage(json.dumps({"topic": label}))))
+    assert step.invoke({"sample": Sample(question="Q?", answer="B.")})["topic"].topic == label
+
+
+@pytest.mark.parametrize(("length", "copied"), [(39, False), (40, True), (41, True)])
+def test_an_answer_of_forty_characters_is_long_enough_to_be_a_copy(length, copied):
+    output = {"topic": "x" * length}
+    prompt = SimpleNamespace(examples=[SimpleNamespace(input={"answer": "A.", "contexts": ["C."]}, output=output)])
+    request = SimpleNamespace(prompts=SimpleNamespace(prompts={"s": prompt}), step="s", prompt=prompt)
+    for inputs, differ in (({"answer": "B."}, True), ({"answer": "A."}, False)):
+        request.inputs = inputs
+        assert (_copied_example(request, Topic(**output)) is not None) == (copied and differ)

@@ -1,21 +1,30 @@
-"""What an endpoint sends for a request, and how it changes the request after errors and replies."""
+"""What an endpoint sends for a request, what its errors and replies teach, and a mode of the user's own."""
 
+import asyncio
+import logging
 from dataclasses import replace
 
 import pytest
-from helpers.each import each
-from helpers.scripted import Refusal, Scripted
+from helpers.doors import report_by
+from helpers.each import each, error_of
+from helpers.offline import offline, rag_samples, says_the_same
+from helpers.samples import SAMPLE
+from helpers.scripted import Refusal, Scripted, supported
+from helpers.servers.chat import Faults
 from langchain_core.caches import InMemoryCache
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatResult
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, PromptSet
+from langchain_rageval import ConfigError, Judge, PromptSet, RetryPolicy, evaluate, faithfulness, jury
+from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.endpoint import EndpointProbe, RequestMode
+from langchain_rageval.judge.ladder import RUNGS, client_family, with_own_rung
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.prompts.answer_schemas import AnswerLimits, AspectVerdict, Verdicts
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, AspectVerdict, Statements, Verdicts
 from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
 from langchain_rageval.run.turns import gates_of
 
@@ -286,3 +295,184 @@ def test_the_mode_of_a_probe_counts_unless_the_judge_or_its_client_has_another(m
 def test_a_small_context_window_is_used_by_half(window, limit):
     options = EndpointProbe(judge="m", mode="prompt", context_window=window).options
     assert options == {"mode": "prompt", "grammar": False, **({"max_context_tokens": limit} if limit else {})}
+
+
+# Over HTTP: llama-cpp-python's server fails on a JSON schema, `transformers serve` ignores each format
+
+
+CALM = RetryPolicy(initial=0, max_wait=0)
+PROSE = "I think that the answer is fine."
+
+
+def in_words(request):
+    """Answer as a model does whose server ignores each format: in prose, unless the prompt shows the schema."""
+    return offline(request) if request.schema_title else PROSE
+
+
+def scores(report):
+    return [row.scores["faithfulness"] for row in report.rows]
+
+
+DOORS = pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+
+
+def other_shape(request):
+    return offline(request) if request.rung != "prompt" or request.schema_title else {"facts": ["A.", "B."]}
+
+
+FORMATS = {"json_schema", "function_calling", "json_mode"}
+FAILS = "answers {} with HTTP 500"
+CASES = {  # options of the server, faults in order, number of samples, number of calls, and what the note says
+    "it fails on a JSON schema": ({"failing": {"json_schema"}}, [], 8, 18, "function_calling", [FAILS]),
+    "it fails on each format": ({"failing": FORMATS}, [], 2, 8, "prompt", [FAILS] * 3),
+    "it fails on one rung and refuses another": (
+        *({"failing": {"json_schema"}, "rungs": {"json_schema", "json_mode", "prompt"}}, [], 2, 7),
+        *("json_mode", [FAILS]),
+    ),
+    "a passing server error": ({}, ["500"], 2, 5, "json_schema", []),
+    "an outage on all rungs": ({}, ["500"] * 8, 4, None, "json_schema", []),
+    "server errors after a valid reply": ({}, [None, "500", "500", "500"], 2, 7, "json_schema", []),
+    "a server error after a rate limit": ({"failing": {"json_schema"}}, ["429"], 2, 9, "function_calling", [FAILS]),
+    "it ignores each format": (
+        *({"reply": in_words, "ignored": FORMATS}, [], 8, 18),
+        *("json_mode", ["ignores {}", "ignores {}"]),
+    ),
+    "valid JSON of another shape": (
+        *({"reply": other_shape, "ignored": {"json_schema"}}, [], 3, 7),
+        *("function_calling", ["ignores {}"]),
+    ),
+    "a broken reply": ({}, ["malformed"], 1, 3, "json_schema", []),
+    "a called function with wrong arguments": (
+        *({"rungs": {"function_calling", "prompt"}}, [None, "wrong_type"], 1, 4),
+        *("function_calling", []),
+    ),
+    "a broken reply after a valid one": ({}, [None, "malformed"], 1, 3, "json_schema", []),
+}
+
+
+@DOORS
+@each("name", CASES)
+async def test_an_endpoint_is_asked_in_the_best_way_that_it_follows(openai_server, chat_openai, door, name):
+    options, faults, count, calls, rung, reasons = CASES[name]
+    server = openai_server(**{"reply": offline, **options}, faults=Faults.script(faults, retry_after="0"))
+    judge, samples = Judge(chat_openai(server)), rag_samples(count)
+    report = await report_by(door, samples, faithfulness(judge), retry=CALM, max_concurrency=1)
+    assert all(map(says_the_same, scores(report), samples))
+    left = ", ".join(reason.format(one) for reason, one in zip(reasons, RUNGS, strict=False))
+    assert report.notes == [f"{judge.identity} was called in {rung} mode{f': it {left}' if left else ''}."]
+    assert server.calls == calls or calls is None
+
+
+def test_a_rung_that_the_user_chose_is_retried(openai_server, chat_openai):
+    server = openai_server(offline, faults=Faults.script(["500", "500", "500"]))
+    samples = rag_samples(1)
+    report = evaluate(samples, faithfulness(Judge(chat_openai(server), mode="json_schema")), progress=False, retry=CALM)
+    assert all(map(says_the_same, scores(report), samples))
+
+
+class TestIgnoredFormats:
+    def test_with_one_attempt_the_next_sample_starts_on_the_next_rung(self, openai_server, chat_openai):
+        server = openai_server(in_words, ignored={"json_schema", "function_calling"})
+        metric = faithfulness(Judge(chat_openai(server), attempts=1))
+        samples = rag_samples(3)
+        for sample in samples[:2]:
+            with pytest.raises(JudgeOutputError):
+                metric.invoke(sample)
+        assert says_the_same(metric.invoke(samples[2]), samples[2])
+
+
+class TestFallbacks:
+    @DOORS
+    async def test_do_not_hide_that_the_first_model_refuses_a_format(self, openai_server, chat_openai, door):
+        first = openai_server(offline, rungs={"function_calling", "prompt"})
+        second = openai_server(offline)
+        model = chat_openai(first, model="cheap").with_fallbacks([chat_openai(second, model="dear")])
+        judge, samples = Judge(model), rag_samples(4)
+        report = await report_by(door, samples, faithfulness(judge), retry=CALM)
+        assert all(map(says_the_same, scores(report), samples))
+        assert (first.calls, second.calls) == (1 + 2 * len(samples), 0)
+        assert report.notes == [f"{judge.identity} was called in function_calling mode."]
+
+    @DOORS
+    async def test_answer_if_the_first_model_fails_otherwise(self, openai_server, chat_openai, door):
+        first = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
+        second = openai_server(offline)
+        judge = Judge(chat_openai(first).with_fallbacks([chat_openai(second)]).bind(seed=1))
+        samples = rag_samples(3)
+        report = await report_by(door, samples, faithfulness(judge), retry=CALM)
+        assert all(map(says_the_same, scores(report), samples))
+        assert report.notes == [f"{judge.identity} was called in json_schema mode."]
+        assert second.calls == 2 * len(samples)
+
+
+# A mode of the user's own: a function from the answer's schema to options of the call
+
+
+def guided_json(schema):
+    """Ask vLLM for a grammar."""
+    return {"extra_body": {"guided_json": schema}}
+
+
+def other_grammar(schema):
+    """Ask for it in another way."""
+    return {"grammar": schema["title"]}
+
+
+class Recording(Scripted):
+    """Records the options of each call."""
+
+    options: list = []  # noqa: RUF012
+
+    def _generate(self, messages, stop=None, run_manager=None, **kwargs) -> ChatResult:
+        self.options.append(kwargs)
+        return super()._generate(messages, stop, run_manager, **kwargs)
+
+
+def judge(mode, **options):
+    """Return a judge in a mode, and its model."""
+    model = Recording(Statements(statements=["Munich is old."]), Verdicts(verdicts=[supported(1)]))
+    model.options = []
+    return Judge(model, mode=mode, **options), model
+
+
+@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
+def test_its_options_are_sent_with_each_call_and_the_schema_stays_in_the_prompt(method):
+    asked, model = judge(guided_json)
+    metric = faithfulness(asked)
+    score = metric.invoke(SAMPLE) if method == "invoke" else asyncio.run(metric.ainvoke(SAMPLE))
+    assert score.value == 1.0
+    titles = [options["extra_body"]["guided_json"]["title"] for options in model.options]
+    assert titles == ["Statements", "Verdicts"]
+    assert [request.schema for request in model.requests] == titles
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), ("grammar", "str")])
+def test_a_mode_that_returns_no_options_is_an_error_that_names_it(given, kind):
+    def grammar(_schema):
+        return given
+
+    raised = error_of(ConfigError, faithfulness(judge(grammar)[0]).invoke, SAMPLE)
+    assert str(raised) == f"the function grammar of mode= must return a mapping of call options, got {kind}"
+
+
+def test_a_bound_extra_body_is_kept():
+    family = with_own_rung(client_family(ChatOpenAI(model="m", api_key="x")), guided_json)
+    options = family.options("guided_json", {"title": "A"}, {"extra_body": {"top_k": 1}})
+    assert options == {"extra_body": {"top_k": 1, "guided_json": {"title": "A"}}}
+
+
+def test_the_report_and_the_repr_name_the_function(caplog):
+    asked, _ = judge(guided_json)
+    with caplog.at_level(logging.WARNING):
+        report = evaluate([SAMPLE], faithfulness(asked), progress=False)
+    assert f"{asked.identity} was called in guided_json mode." in report.notes
+    assert "mode='guided_json'" in repr(asked)
+    assert caplog.records == []
+
+
+def test_its_code_is_part_of_the_instrument():
+    same = [faithfulness(judge(guided_json)[0]).instrument for _ in range(2)]
+    other = faithfulness(judge(other_grammar)[0]).instrument
+    assert same[0] == same[1] != other
+    assert "unknown" not in "".join([*same, other])
+    assert faithfulness(jury([judge(guided_json)[0]] * 3)).instrument != same[0]

@@ -176,10 +176,8 @@ def test_the_contexts_come_first_unless_another_layout_is_chosen():
 
 
 def test_a_judge_in_its_language_or_with_prompts_of_its_own_stays_itself():
-    russian, own = (
-        Judge(FakeListChatModel(responses=[]), language="ru"),
-        Judge(FakeListChatModel(responses=[]), prompts=PromptSet.default("en")),
-    )
+    model = FakeListChatModel(responses=[])
+    russian, own = Judge(model, language="ru"), Judge(model, prompts=PromptSet.default("en"))
     assert in_language(russian, "ru") is russian
     assert in_language(own, "ru") is own
     assert in_language(russian, "en").language == "en"

@@ -224,9 +224,9 @@ STOPS = ("finish_reason", "stop_reason", "done_reason")
 def test_an_unknown_stop_reason_refuses_lists_only():
     unknown = AIMessage('{"question": "?", "noncommittal": 0}', response_metadata={"finish_reason": "abort"})
     assert StrictJsonOutputParser(RegeneratedQuestion).read_message(unknown).question == "?"
-    with pytest.raises(OutputParserException) as caught:
-        PARSER.read_message(AIMessage(ONE, response_metadata={"finish_reason": "abort"}))
-    assert str(caught.value) == "the model stopped for an unknown reason (abort), so that a list may be incomplete"
+    aborted = AIMessage(ONE, response_metadata={"finish_reason": "abort"})
+    caught = error_of(OutputParserException, PARSER.read_message, aborted)
+    assert str(caught) == "the model stopped for an unknown reason (abort), so that a list may be incomplete"
     with pytest.raises(OutputParserException, match=r"unknown reason \(abort, weird, worn\)"):
         PARSER.read_message(AIMessage(ONE, response_metadata=dict(zip(STOPS, ("worn", "abort", "weird"), strict=True))))
 
@@ -299,11 +299,7 @@ def test_a_call_is_quoted_in_its_own_script():
 
 
 async def test_a_chain_reads_text_blocks_and_the_stop():
-    blocks = [
-        {"type": "reasoning", "reasoning": "{"},
-        {"type": "text", "text": ONE[:9]},
-        {"type": "text", "text": ONE[9:]},
-    ]
+    blocks = [{"type": "reasoning", "reasoning": "{"}, *({"type": "text", "text": part} for part in (ONE[:9], ONE[9:]))]
     cut = AIMessage(ONE, response_metadata={"finish_reason": "length"})
     model = FakeMessagesListChatModel(responses=[AIMessage(blocks), AIMessage(ONE), cut, cut])
     chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | model | PARSER
@@ -359,13 +355,8 @@ VALUES = st.builds(
 )
 AROUND = st.sampled_from(
     [
-        "{}",
-        "```json\n{}\n```",
-        "Ответ (см. [1]): {} Готово.",
-        "<think>it's [\"</think>{}",
-        "мысль</think>\n{}",
-        "[{}]",
-        '{{"output": {}}}',
+        *("{}", "```json\n{}\n```", "Ответ (см. [1]): {} Готово.", "<think>it's [\"</think>{}", "мысль</think>\n{}"),
+        *("[{}]", '{{"output": {}}}'),
     ]
 )
 
@@ -449,12 +440,8 @@ class RegeneratedQuestion(BaseModel):
     noncommittal: Literal[0, 1]
 
 
-SCHEMAS = {
-    "statements": Texts,
-    "context_sentences": Texts,
-    "question_generation": RegeneratedQuestion,
-    "verdict": RootModel[Literal[0, 1]],
-}
+SCHEMAS = {"statements": Texts, "context_sentences": Texts, "question_generation": RegeneratedQuestion}
+SCHEMAS["verdict"] = RootModel[Literal[0, 1]]
 
 
 def accepts(parser, message):

@@ -1,6 +1,8 @@
-"""Repairs of JSON that is not quite valid, and of values that are not quite as the schema asks."""
+"""Repairs of JSON that is not quite valid and of values that do not quite fit, and replies of weak models."""
 
 import json
+from collections import Counter
+from contextlib import suppress
 from typing import Literal
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from langchain_core.exceptions import OutputParserException
 from pydantic import BaseModel
 
+from langchain_rageval import PromptSet
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.repairs import (
     REPAIRS,
@@ -23,6 +26,7 @@ from langchain_rageval.judge.repairs import (
     readings,
     respell,
 )
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.steps import AspectVerdict, ContextVerdicts, Statements, Verdicts
 
 REPLIES = fixture_data("replies.yaml")
@@ -95,15 +99,8 @@ def test_what_would_need_a_guess_is_not_repaired(text):
 def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
     for text in ('{"a": 1}}', '```json\n{"a": 1}}\n```', '{"a": 1}\n}'):
         assert json_spans(text) == ['{"a": 1}']
-    for text in (
-        '{"a": 1}}}',
-        '{"a": 1}]',
-        '{"a": 1}}, {"a": 2}',
-        '{"a": 1}} and more',
-        '</think>{"a": 1}]',
-        '{note} {"a": 1}]',
-        '{"a": 1} {b} ]',
-    ):
+    others = ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more', '</think>{"a": 1}]')
+    for text in (*others, '{note} {"a": 1}]', '{"a": 1} {b} ]'):
         with pytest.raises(CutOff, match="more brackets close than open"):
             json_spans(text)
 
@@ -287,11 +284,8 @@ def test_what_decides_nothing_may_be_missing_or_a_list_and_what_decides_may_not(
     whole = StrictJsonOutputParser(AspectVerdict).parse
     for reply in ('{"verdict": true}', '{"reason": null, "verdict": true}', '{"reason": [], "verdict": true}'):
         assert whole(reply) == AspectVerdict(verdict=True)
-    for reply in (
-        '{"reason": "yes"}',
-        '{"reason": {"verdict": true}, "verdict": true}',
-        '{"reason": [1], "verdict": true}',
-    ):
+    no_reasons = ('{"reason": {"verdict": true}, "verdict": true}', '{"reason": [1], "verdict": true}')
+    for reply in ('{"reason": "yes"}', *no_reasons):
         with pytest.raises(OutputParserException):
             whole(reply)
     listed = read(reason=["a", "b"], evidence=[["1.1"], ["1.2"]])
@@ -299,3 +293,79 @@ def test_what_decides_nothing_may_be_missing_or_a_list_and_what_decides_may_not(
     for wrong in ({"evidence": None, "verdict": "supported"}, {"reason": {"a": 1}}, {"evidence": [["1.1"], "1.2"]}):
         with pytest.raises(OutputParserException):
             read(**wrong)
+
+
+# Replies of weak models that a person can read: none is read wrongly, and few are refused
+
+
+def changed(value, change, key=""):
+    """A nested value with each part changed by a function of the part and its name."""
+    if isinstance(value, dict):
+        value = {name: changed(inner, change, name) for name, inner in value.items()}
+    elif isinstance(value, list):
+        value = [changed(inner, change, key) for inner in value]
+    return change(value, key)
+
+
+def without(name, when=lambda fields: True):
+    """A change that drops a field of the items for which a condition holds."""
+
+    def drop(value, _):
+        is_item = isinstance(value, dict) and name in value and when(value)
+        return {key: inner for key, inner in value.items() if key != name} if is_item else value
+
+    return drop
+
+
+WEAK = {
+    "no reason in an item": without("reason"),
+    "no evidence of what is absent": without("evidence", lambda fields: fields.get("verdict") == "absent"),
+    "a reason in parts": lambda value, key: [value, "and more"] if key == "reason" else value,
+    "citations in lists": lambda value, key: (
+        [[one] for one in value] if key == "evidence" and type(value) is list else value
+    ),
+    "numbers as texts": lambda value, _: str(value) if type(value) is int else value,
+    "truth in words": lambda value, _: {True: "yes", False: "no"}[value] if isinstance(value, bool) else value,
+    "capital labels": lambda value, key: (
+        value.capitalize() if key in ("verdict", "kind") and type(value) is str else value
+    ),
+}  # replies that are spoilt in their form: tests/fixtures/replies.yaml
+
+
+def without_reasons(value):
+    return changed(value, without("reason"))
+
+
+def examples():
+    for language in ("en", "ru"):
+        for step, answer in ANSWER_SCHEMAS.items():
+            for example in PromptSet.default(language).get(step).examples:
+                yield step, StrictJsonOutputParser(answer), example.output
+
+
+def test_a_weak_reply_is_read_as_it_is_meant_or_refused_and_few_are_refused():
+    read, refused = Counter(), Counter()
+    for step, parser, output in examples():
+        right = without_reasons(parser.parse(json.dumps(output)).model_dump())
+        for name, change in WEAK.items():
+            try:
+                found = without_reasons(parser.parse(json.dumps(changed(output, change))).model_dump())
+            except OutputParserException:
+                refused[name] += 1
+            else:
+                read[name] += 1
+                assert found == right, (step, name)
+    assert read.total() > 500
+    assert refused.total() <= 0.25 * (read.total() + refused.total()), refused
+
+
+def test_broken_replies_are_read_as_a_person_reads_them_or_refused():
+    replies = fixture_data("weak_replies.yaml")
+    read = []
+    for one in replies:
+        with suppress(OutputParserException):
+            answer = StrictJsonOutputParser(ANSWER_SCHEMAS[one["step"]]).parse(one["reply"])
+            read.append((one["reply"], without_reasons(answer.model_dump()), one["meant"]))
+    assert [(reply, found) for reply, found, meant in read if found != meant] == []
+    assert len(replies) >= 60
+    assert len(read) >= 0.75 * len(replies)

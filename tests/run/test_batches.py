@@ -128,13 +128,8 @@ def test_the_state_of_a_batch_of_anthropic_counts_every_request_without_a_reply_
 @each(
     ("times", "found"),
     [
-        ([999.0], "0"),
-        ([998.9], None),
-        ([4599.9], "0"),
-        ([4600.0], None),
-        ([1005.0, 1001.0], "1"),
-        ([4600.0, 1005.0, 998.0], "1"),
-        ([], None),
+        *(([999.0], "0"), ([998.9], None), ([4599.9], "0"), ([4600.0], None)),
+        *(([1005.0, 1001.0], "1"), ([4600.0, 1005.0, 998.0], "1"), ([], None)),
     ],
 )
 def test_the_first_batch_after_the_time_is_that_of_the_run(times, found):
@@ -408,18 +403,16 @@ def test_the_creation_of_a_batch_is_tried_five_times_and_a_batch_that_exists_is_
     assert (known["count"], known["id"]) == (2, None)
 
 
+NO_API = (
+    "https://api/v1 has no batch API (HTTP {}): leave batch= out, or write the requests to a file with `rageval "
+    "requests` for a server such as vLLM"
+)
+
+
 @each(
     ("status", "kind", "message"),
     [
-        *(
-            (
-                status,
-                ConfigError,
-                f"https://api/v1 has no batch API (HTTP {status}): leave batch= out, or write the requests to a file "
-                "with `rageval requests` for a server such as vLLM",
-            )
-            for status in (404, 405, 501)
-        ),
+        *((status, ConfigError, NO_API.format(status)) for status in (404, 405, 501)),
         (401, JudgeUnavailable, "Provider refused the batch (HTTP 401): no ***"),
         (None, ValueError, "no"),
     ],
@@ -427,9 +420,7 @@ def test_the_creation_of_a_batch_is_tried_five_times_and_a_batch_that_exists_is_
 def test_a_refused_batch_is_not_tried_again_and_not_remembered(tmp_path, status, kind, message):
     journal, api = Journal(tmp_path / f"{status}.db"), Api(*[refused(status) if status else ValueError("no")] * 9)
     sending = waves(collected(api), journal)
-    with pytest.raises(kind) as caught:
-        sending.send()
-    assert str(caught.value) == message
+    assert str(error_of(kind, sending.send)) == message
     assert (len(api.submitted), sending.under_way, json.loads(journal.get("batches"))) == (1, [], {})
 
 

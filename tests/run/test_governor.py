@@ -232,8 +232,7 @@ def test_a_call_is_refused_once_calls_or_tokens_are_spent(budget, spent, fits):
 def test_a_refused_call_ends_the_admission_of_tasks():
     governor = Governor(Budget(calls=4, embeddings=1))
     governor.check_cost(Cost(embeddings=1))
-    with pytest.raises(BudgetExceeded):
-        governor.check_cost(Cost(embeddings=1), Cost(embeddings=1))
+    error_of(BudgetExceeded, governor.check_cost, Cost(embeddings=1), Cost(embeddings=1))
     assert governor.admit("m", lambda: Cost(calls=1)) is None
     assert governor.admit("m", nothing) == Cost()
 
@@ -340,11 +339,8 @@ def test_a_task_that_fits_a_larger_lease_is_admitted_and_one_beyond_the_budget_i
 
 def test_an_endpoint_has_answered_once_tokens_were_spent_in_any_process():
     meter, ledger = UsageMeter(), Ledger(None, 4, 2)
-    governors = [
-        Governor(meter=meter),
-        leased(ledger, "one", meter=meter, patience=0),
-        leased(ledger, "two", patience=0),
-    ]
+    lessees = [leased(ledger, name, meter=own, patience=0) for name, own in (("one", meter), ("two", None))]
+    governors = [Governor(meter=meter), *lessees]
     answered = [[governor.is_answered for governor in governors]]
     for spent in ({"calls": 1}, {"embedded": 1}, {"unreported": 1}):
         meter.add(**spent)
@@ -369,16 +365,15 @@ def from_headers(headers, status=429):
     return openai.RateLimitError("refused", response=response, body=None)
 
 
+SIXTY_CALLS = {"anthropic-ratelimit-tokens-limit": "6000"}  # a minute, of 100 tokens each
+
+
 @each(
     ("spent", "limits", "pace"),
     [
-        (
-            (10, 900, 100),
-            {"anthropic-ratelimit-requests-limit": "6000", "anthropic-ratelimit-tokens-limit": "6000"},
-            1.0,
-        ),
-        ((10, 900, 100), {"anthropic-ratelimit-tokens-limit": "6000"}, 1.0),  # 60 calls a minute
-        ((10, 900, 100), {"anthropic-ratelimit-requests-limit": "30", "anthropic-ratelimit-tokens-limit": "6000"}, 0.5),
+        ((10, 900, 100), {**SIXTY_CALLS, "anthropic-ratelimit-requests-limit": "6000"}, 1.0),
+        ((10, 900, 100), SIXTY_CALLS, 1.0),
+        ((10, 900, 100), {**SIXTY_CALLS, "anthropic-ratelimit-requests-limit": "30"}, 0.5),
         ((2, 0, 0), {"x-ratelimit-limit-tokens": "30"}, 1.0),
         ((0, 0, 0), {"x-ratelimit-limit-tokens": "30"}, None),  # before the first call
         ((1, 50, 0), {"x-ratelimit-limit-tokens": "3000"}, 1.0),

@@ -1,7 +1,7 @@
 """Prices of models, and the money of runs, plans and test sets."""
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.samples import town
 from helpers.writers import Ring, documents
 from langchain_core.language_models import BaseChatModel
@@ -39,9 +39,7 @@ def test_a_price_is_per_million_tokens_with_cached_ones_at_their_own(price, mone
     ],
 )
 def test_a_price_that_is_none_is_refused(price, got):
-    with pytest.raises(ConfigError) as caught:
-        PriceList.of(price)
-    assert str(caught.value) == (
+    assert str(error_of(ConfigError, PriceList.of, price)) == (
         "price must map names of models to (per million input tokens, per million output tokens), with a third number "
         "for cached input tokens if it differs, as in price={'gpt-4o-mini': (0.15, 0.6, 0.075)}; got " + got
     )

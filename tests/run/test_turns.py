@@ -162,10 +162,6 @@ def default(engine):
     return RunnableLambda(ask)
 
 
-def closure(engine):
-    return RunnableLambda(lambda messages: engine.create_chat_completion(messages))
-
-
 MODELS = {
     "an engine in a field": lambda engine: Chat(client=engine),
     "async methods": lambda engine: AsyncChat(client=engine),
@@ -176,7 +172,7 @@ MODELS = {
     "a retry": lambda engine: Chat(client=engine).with_retry(),
     "a fallback": lambda engine: Chat(client=engine).with_fallbacks([Chat(client=engine)]),
     "a sequence": lambda engine: Chat(client=engine) | RunnableLambda(lambda message: message),
-    "a function": closure,
+    "a function": lambda engine: RunnableLambda(lambda messages: engine.create_chat_completion(messages)),
     "a default of a function": default,
     "a slot": lambda engine: RunnableLambda(Slots(engine).ask),
 }

@@ -93,19 +93,10 @@ class BatchServer(OpenAIServer):
         lines = [json.loads(line) for line in self.files[body["input_file_id"]].decode().split("\n") if line]
         assert {line["url"] for line in lines} == {body["endpoint"]}
         assert len({line["custom_id"] for line in lines}) == len(lines)
-        self.batches[name] = {
-            "id": name,
-            "object": "batch",
-            "endpoint": body["endpoint"],
-            "input_file_id": body["input_file_id"],
-            "completion_window": body["completion_window"],
-            "metadata": body.get("metadata"),
-            "created_at": 4_000_000_000,
-            "status": "in_progress",
-            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
-            "_lines": lines,
-            "_polls": 0,
-        }
+        given = {key: body.get(key) for key in ("endpoint", "input_file_id", "completion_window", "metadata")}
+        state = {"status": "in_progress", "request_counts": {"total": len(lines), "completed": 0, "failed": 0}}
+        known = {"id": name, "object": "batch", "created_at": 4_000_000_000, **given, **state}
+        self.batches[name] = {**known, "_lines": lines, "_polls": 0}
         self.on_state("created")
         return _public(self.batches[name])
 
@@ -198,19 +189,11 @@ class AnthropicBatchServer(VendorServer):
 
     def _create(self, requests: list[dict[str, Any]]) -> dict[str, Any]:
         name = f"msgbatch_{len(self.batches) + 1}"
-        counts = dict.fromkeys(("succeeded", "errored", "canceled", "expired"), 0)
-        self.batches[name] = {
-            "id": name,
-            "type": "message_batch",
-            "processing_status": "in_progress",
-            "created_at": datetime.now(UTC).isoformat(),
-            "expires_at": datetime.now(UTC).isoformat(),
-            "request_counts": {"processing": len(requests), **counts},
-            "results_url": None,
-            "_requests": requests,
-            "_results": [],
-            "_polls": 0,
-        }
+        counts = {"processing": len(requests), **dict.fromkeys(("succeeded", "errored", "canceled", "expired"), 0)}
+        state = {"processing_status": "in_progress", "request_counts": counts, "results_url": None}
+        times = dict.fromkeys(("created_at", "expires_at"), datetime.now(UTC).isoformat())
+        known = {"id": name, "type": "message_batch", **times, **state}
+        self.batches[name] = {**known, "_requests": requests, "_results": [], "_polls": 0}
         return _public(self.batches[name])
 
     def _poll(self, name: str) -> dict[str, Any]:

@@ -93,13 +93,7 @@ class VendorServer(Loopback):
             rung = "json_mode"
         _, text = self.answer(rung, title, _human(body["input"]))
         part = {"type": "output_text", "text": text, "annotations": []}
-        item: dict[str, Any] = {
-            "type": "message",
-            "id": "m",
-            "role": "assistant",
-            "status": "completed",
-            "content": [part],
-        }
+        item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
         if rung == "function_calling":
             item = {"type": "function_call", "id": "f", "call_id": "c", "name": title, "arguments": text}
             item["status"] = "completed"
