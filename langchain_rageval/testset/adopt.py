@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
-from langchain_rageval.testset.candidate import ADOPTED, AskingStep, Candidate, Reason
+from langchain_rageval.testset.candidate import ADOPTED, AskingStep, Candidate, Reason, ask_step
 from langchain_rageval.testset.docstore import embed_passages
 from langchain_rageval.testset.generation import Attempt, Generation
 from langchain_rageval.testset.testset import Testset
@@ -74,7 +74,7 @@ class UserQuestionReview(AskingStep):
         passages answer it, else False.
         """
         inputs = {"question": state.standalone_question, "passages": state.shown()}
-        review = yield from self._ask(state, inputs)
+        review = yield from ask_step(self.model_step, inputs, state.drawn_text)
         if not review.standalone:
             return state.with_verdict(False, review.feedback).reject(Reason.QUESTION_REJECTED)
         return state.with_verdict(True, "").replace(answerable=review.answerable)

@@ -264,7 +264,6 @@ class Candidate(InputModel):
 
 
 _NEARLY_THE_SAME = 0.75  # share of the words
-_Inputs = Mapping[str, Any]
 _Objection = Callable[[Any], str | Objection | None]
 
 
@@ -322,15 +321,9 @@ class AskingStep(CandidateStep):
         """
         return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
 
-    def _ask(
-        self, state: Candidate, inputs: _Inputs, objection: _Objection | None = None, step: JudgeStep | None = None
-    ) -> Operation[Any]:
-        """Send the request of `model_step`, or of another step, in the language of the passage; see `ask_step`."""
-        return ask_step(step or self.model_step, inputs, state.drawn_text, objection)
-
 
 def ask_step(
-    step: JudgeStep, inputs: _Inputs, language_from: str, objection: _Objection | None = None
+    step: JudgeStep, inputs: Mapping[str, Any], language_from: str, objection: _Objection | None = None
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 

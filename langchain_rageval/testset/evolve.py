@@ -15,7 +15,7 @@ from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.entities import extract_entities
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import AskingStep, Candidate, CandidateStep, Objection, Passage, Reason
+from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Passage, Reason, ask_step
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.objections import blank_objection, objection_to_question
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of
@@ -195,7 +195,8 @@ class QuestionEvolver(AskingStep):
         inputs |= {"feedback": state.objection} if was_rejected else {}
         objection = objection_to_question(state, strict=self.kind.asks_more)
         turns_objection = partial(_follow_up_objection, state.question)
-        answer = yield from self._ask(state, inputs, turns_objection if self.kind.writes_turns else objection)
+        objection = turns_objection if self.kind.writes_turns else objection
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text, objection)
         if isinstance(answer, Objection):
             return state.refuse(self.kind.name, answer)
         evolved = state.with_evolution(self.kind.name).replace(
@@ -263,7 +264,7 @@ class QuestionEvolver(AskingStep):
         return state.with_trial(self.kind.name, accepted=False, feedback=reason).reject(reason)
 
 
-def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> CandidateStep:
+def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> AskingStep:
     """Return the step that rewrites a question by one kind of evolution.
 
     Raises:

@@ -10,7 +10,7 @@ from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Reason, prompt_step
+from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Reason, ask_step, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
 from langchain_rageval.testset.objections import objection_to_question
@@ -36,7 +36,7 @@ class PassageFilter(AskingStep):
         """
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
-        answer = yield from self._ask(state, {"passage": state.drawn_text}, _objection)
+        answer = yield from ask_step(self.model_step, {"passage": state.drawn_text}, state.drawn_text, _objection)
         grade = fmean(getattr(answer, name) for name in _CRITERIA)
         accepted = grade >= self.threshold
         graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
@@ -100,34 +100,35 @@ class QuestionFilter(AskingStep):
         if state.chat_history:
             turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
             inputs: dict[str, Any] = {"turns": turns, "question": state.question, "standalone": state.standalone}
-            review = yield from self._ask(state, inputs, step=self.turns_step)
+            review = yield from ask_step(self.turns_step, inputs, state.drawn_text)
             accepted = review.depends and review.same and review.open
             state = state.with_verdict(accepted, "" if accepted else review.feedback)
             return state if accepted else state.reject(Reason.QUESTION_REJECTED)
-        for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
+        for rewrites_left in reversed(range(self.max_rewrites + 1)):
             inputs = {"question": state.question, "passages": state.shown(state.nearest)}
-            review = yield from self._ask(state, inputs)
+            review = yield from ask_step(self.model_step, inputs, state.drawn_text)
             accepted = review.standalone and review.answerable == state.answerable
             state = state.with_verdict(accepted, "" if accepted else review.feedback)
             if accepted:
                 return state
             if review.standalone and not state.answerable:
                 return state.reject(Reason.ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
-            if rewrites_left:
-                state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
-                if state.rejected:
-                    return state
+            if self.rewrite_step is None or not rewrites_left:
+                break
+            state = yield from self._rewrite(state, self.rewrite_step, review)
+            if state.rejected:
+                return state
         return state.reject(Reason.QUESTION_REJECTED)
 
-    def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
-        """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
-        if add_neighbour and state.answerable and self.docstore is not None:
+    def _rewrite(self, state: Candidate, step: JudgeStep, review: Any) -> Operation[Candidate]:
+        """Have the question rewritten by the feedback of a review; first add a neighbouring passage if none answers."""
+        if state.answerable and not review.answerable and self.docstore is not None:
             drawn, used_ids = state.passages[0], {passage.id for passage in state.passages}
             neighbours = [self.docstore.previous(drawn), self.docstore.next(drawn)]
             unused = [passage for passage in neighbours if passage and passage.id not in used_ids]
             state = state.replace(passages=[*state.passages, *unused[:1]])
-        inputs = {"question": state.question, "feedback": feedback, "passages": state.shown()}
-        answer = yield from self._ask(state, inputs, objection_to_question(state), self.rewrite_step)
+        inputs = {"question": state.question, "feedback": review.feedback, "passages": state.shown()}
+        answer = yield from ask_step(step, inputs, state.drawn_text, objection_to_question(state))
         if isinstance(answer, Objection):
             return state.refuse("rewrite", answer)
         return state.with_question(answer.question, "rewrite")
@@ -175,7 +176,8 @@ class EvolutionFilter(AskingStep):
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
-        answer = yield from self._ask(state, {"parent": state.parent, "question": state.question})
+        inputs = {"parent": state.parent, "question": state.question}
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text)
         if answer.deeper or answer.broader:
             return state
         return state.with_verdict(False, answer.reason).reject(Reason.NOT_EVOLVED)
@@ -207,7 +209,7 @@ class ClosedBookFilter(AskingStep):
         if not state.answerable or not state.reference:
             return state
         question = state.standalone_question
-        reply = yield from self._ask(state, {"question": question})
+        reply = yield from ask_step(self.model_step, {"question": question}, state.drawn_text)
         expected = stems_of(state.reference) - stems_of(question)
         share = len(expected & stems_of(reply.answer)) / len(expected) if expected else 0.0
         if share < self.threshold:

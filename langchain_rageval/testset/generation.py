@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
@@ -39,15 +38,13 @@ from langchain_rageval.testset.evolutions import Branch, adds_passage, branches_
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
-from langchain_rageval.testset.row import TestsetRow, passage_fields, row_id
+from langchain_rageval.testset.row import TestsetRow, row_of
 from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import JournaledStep, check_sync
 
-_LOG = logging.getLogger("langchain_rageval")
 _MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
 _LONGEST_COMMENT = 60
-_LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
@@ -170,8 +167,11 @@ class Generation:
         for row in self.present:
             self._accepted.add(row, vectors[row.standalone_question])
 
-    def next_round(self) -> dict[int, Candidate]:
-        """Return a mapping from row numbers to the candidates to try in the next round; empty if the run is over.
+    def next_round(self) -> dict[int, Attempt]:
+        """Return a mapping from row numbers to the attempts of the next round; empty if the run is over.
+
+        An attempt writes and reviews a first question, evolves it and answers it. If the row starts from a question
+        that was reviewed earlier, the evolution is the first step.
 
         The run is over if no row can be tried, or if `stop_reason` is set: the budget is spent, the last attempts all
         failed, or too many questions were rejected or repeated.
@@ -186,17 +186,8 @@ class Generation:
             self.stop_reason = self.scheduler.hopeless
         self._last_results.clear()
         self._known = len(self._accepted)
-        return {} if self.stop_reason else self.scheduler.next_round()
-
-    def attempts(self, starts: Mapping[int, Candidate]) -> list[Attempt]:
-        """Return one attempt for each row of a round: write and review a first question, evolve it, and answer it.
-
-        If the candidate already has a question, which was reviewed earlier, the evolution is the first step.
-
-        Args:
-            starts: mapping from row numbers to candidates, as returned by `next_round`.
-        """
-        return [partial(self._attempt_of, number, candidate) for number, candidate in starts.items()]
+        starts = {} if self.stop_reason else self.scheduler.next_round()
+        return {number: partial(self._attempt_of, number, candidate) for number, candidate in starts.items()}
 
     def accept(self, attempts: Mapping[int, Candidate]) -> Operation[list[TestsetRow]]:
         """Record the candidates of a round; reject those with blank or duplicate questions that no step has rejected.
@@ -221,14 +212,13 @@ class Generation:
         for number, other in zip(new, repeated, strict=True):
             results[number] = reject_duplicate(new[number], other) if other else new[number]
         for number, outcome in results.items():
-            self._log(number, outcome)
             self.scheduler.record(number, outcome)
             if outcome.rejected and outcome.rejected != Reason.BUDGET_SPENT:
                 self.rejected.append(outcome)
             if outcome.has_failed:
                 self.first_failure = self.first_failure or outcome.history[-1].feedback
         self._last_results += results.values()
-        return [self.to_row(candidate) for candidate in results.values() if candidate.rejected is None]
+        return [row_of(candidate, self.store) for candidate in results.values() if candidate.rejected is None]
 
     def collect(self, config: RunnableConfig, allow_empty: bool | None = None) -> Testset:
         """Generate all rows, in worker threads, and return them as a test set; Ctrl-C returns the rows so far.
@@ -258,12 +248,12 @@ class Generation:
         check_sync(*self.settings.steps.values(), *self.settings.distribution)
         with self.open(len(self.scheduler.rows), "rows", self.describe_rejections) as progress:
             drive(self.start(), self.embed_run, config)
-            while starts := self.next_round():
+            while attempts := self.next_round():
                 finished: dict[int, Candidate] = {}
-                with closing(self.results(self.attempts(starts), config)) as results:
-                    for number, result in zip(starts, results, strict=True):
+                with closing(self.results(attempts.values(), config)) as results:
+                    for number, result in zip(attempts, results, strict=True):
                         finished[number] = result
-                        if one_by_one or len(finished) == len(starts):
+                        if one_by_one or len(finished) == len(attempts):
                             accepted = drive(self.accept(finished), self.embed_run, config)
                             yield from _count_rows(accepted, progress)
                             finished.clear()
@@ -272,12 +262,12 @@ class Generation:
         """Like `rows`, but calls the models' async methods on the caller's event loop."""
         with self.open(len(self.scheduler.rows), "rows", self.describe_rejections) as progress:
             await adrive(self.start(), self.embed_run, config)
-            while starts := self.next_round():
-                numbers, finished = iter(starts), dict[int, Candidate]()
-                async with aclosing(self.aresults(self.attempts(starts), config)) as results:
+            while attempts := self.next_round():
+                numbers, finished = iter(attempts), dict[int, Candidate]()
+                async with aclosing(self.aresults(attempts.values(), config)) as results:
                     async for result in results:
                         finished[next(numbers)] = result
-                        if one_by_one or len(finished) == len(starts):
+                        if one_by_one or len(finished) == len(attempts):
                             accepted = await adrive(self.accept(finished), self.embed_run, config)
                             for row in _count_rows(accepted, progress):
                                 yield row
@@ -319,7 +309,7 @@ class Generation:
             EmptyTestsetError: if no candidate was accepted, unless `allow_empty` is True; None stands for the setting
                 of the generator.
         """
-        rows = [self.to_row(candidate) for candidate in accepted]
+        rows = [row_of(candidate, self.store) for candidate in accepted]
         notes = list(self._notes(len(rows), size, broken_off))
         complete, origin = len(rows) == size, Origin(self.settings, self.store)
         testset = Testset(rows, yields, notes, complete, broken_off, rejected, self.usages(), _origin=origin)
@@ -397,11 +387,8 @@ class Generation:
         made once. `config` is the LangChain config of the attempts.
         """
         run = self.run.for_sample()
-
-        def make(attempt: Attempt) -> Candidate:
-            return drive(*_begin(attempt, run, config))
-
-        return self.run.threads.stream([partial(make, attempt) for attempt in attempts], self._n_workers)
+        jobs = [partial(drive, *_begin(attempt, run, config)) for attempt in attempts]
+        return self.run.threads.stream(jobs, self._n_workers)
 
     async def aresults(self, attempts: Iterable[Attempt], config: RunnableConfig) -> AsyncGenerator[Candidate]:
         """Yield the candidate of each attempt, like `results`, but with the models' async methods."""
@@ -475,35 +462,11 @@ class Generation:
         counted = {name: one for name, one in usages.items() if one != Usage(seconds=one.seconds, money=one.money)}
         return {**counted, EMBED: embedding} if embedding.embedded else counted
 
-    def _log(self, number: int, candidate: Candidate) -> None:
-        """Write an accepted or rejected question to the log, with the reason and the feedback."""
-        row = self.scheduler.rows[number]
-        place = f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}"
-        if candidate.rejected is None:
-            _LOG.debug("%s: accepted: %s", place, single_line(candidate.question, _LONGEST_LOG_LINE))
-            return
-        subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
-        comment = f" ({candidate.objection})" if candidate.objection else ""
-        _LOG.debug("%s: %s", place, single_line(f"{candidate.rejected}: {subject}{comment}", _LONGEST_LOG_LINE))
-
     def _has_similar(self, passage: Passage) -> bool:
         if passage.id not in self._has_similar_cache:
             found = may_have_bridge(self.store, passage) if self._bridged else self.store.similar(passage)
             self._has_similar_cache[passage.id] = bool(found)
         return self._has_similar_cache[passage.id]
-
-    def to_row(self, candidate: Candidate) -> TestsetRow:
-        """Return an accepted candidate as a row; with a vector store, passages have their ids in the vector store."""
-        passages = [self.store.identify(passage) for passage in candidate.passages]
-        standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
-        names = ("question", "chat_history", "evolution", "answerable", "evidence", "history", "tree_id")
-        return TestsetRow(
-            id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
-            reference=candidate.reference or "",
-            metadata={**passages[0].metadata, **candidate.metadata, **standalone},
-            **passage_fields(passages),
-            **{name: candidate[name] for name in names},
-        )
 
 
 def _begin(attempt: Attempt, run: Run, config: RunnableConfig) -> tuple[Operation[Candidate], Run, RunnableConfig]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_rageval.testset.candidate import Candidate, Objection, Passage, Reason
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, Objection, Passage, Reason
 from langchain_rageval.text.sentences import is_evasive, is_question, split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, shared_share, words_of
 
@@ -112,6 +112,24 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
     elif _is_foreign(own, text):
         problem = "the question is in another script than the passages: write it in their language"
     return Objection(Reason.QUESTION_REJECTED, problem, own) if problem else None
+
+
+def objection_to_answer(state: Candidate) -> Callable[[Any], str | Objection | None]:
+    """Return a function that takes a model's reply and returns the problem with the answer in the reply, or None.
+
+    The problem is a str if the answer is blank, else an `Objection`. `state` is the candidate whose question is
+    answered. There is no problem if the reply or the candidate says that the documents do not answer the question.
+    """
+
+    def problem(reply: Any) -> str | Objection | None:
+        if not reply.answerable or not state.answerable:
+            return None
+        if not reply.answer.strip():
+            return "the answer is blank, but `answerable` is true"
+        plain = state.evolution == SIMPLE
+        return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
+
+    return problem
 
 
 def answer_objection(answer: str, question: str, passages: Sequence[Passage], *, plain: bool) -> Objection | None:

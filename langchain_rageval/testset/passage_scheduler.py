@@ -6,13 +6,18 @@ attempts left. The result depends on the seed and the models' answers, never on 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.testset.candidate import Candidate, Passage, Reason
 from langchain_rageval.testset.evolutions import Branch, adds_passage, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.evolve import has_numbers
+
+_LOG = logging.getLogger("langchain_rageval")
+_LONGEST_LOG_LINE = 1000
 
 MAX_ATTEMPTS = 8
 """Maximum number of attempts for one row; each uses another passage or key phrase.
@@ -162,11 +167,14 @@ class PassageScheduler:
     def record(self, number: int, candidate: Candidate) -> None:
         """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
 
+        The result is written to the log at the level debug.
+
         Args:
             number: number of the row.
             candidate: accepted or rejected candidate.
         """
         row = self.rows[number]
+        _log(f"row {number + 1} ({row.evolution.get_name()}), attempt {row.attempts}", candidate)
         drawn = row.drawn or candidate.passages[0]
         self._last_candidates[drawn.id] = candidate
         evolves = row.evolution != simple
@@ -283,3 +291,13 @@ class PassageScheduler:
             return candidate
         grading = [trial for trial in earlier.history if trial.kind == "passage"]
         return candidate.replace(grade=earlier.grade, keyphrases=earlier.keyphrases, history=grading)
+
+
+def _log(place: str, candidate: Candidate) -> None:
+    """Write an accepted or rejected question to the log, with the reason and the feedback."""
+    if candidate.rejected is None:
+        _LOG.debug("%s: accepted: %s", place, single_line(candidate.question, _LONGEST_LOG_LINE))
+        return
+    subject = candidate.question or f"passage {candidate.passages[0].id} of {candidate.passages[0].source}"
+    comment = f" ({candidate.objection})" if candidate.objection else ""
+    _LOG.debug("%s: %s", place, single_line(f"{candidate.rejected}: {subject}{comment}", _LONGEST_LOG_LINE))

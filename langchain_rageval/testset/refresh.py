@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,10 +119,10 @@ class RowUpdates:
                     found[passage.id] = passage
         return list(found.values())
 
-    def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
+    def with_passages(self, row: TestsetRow, passages: Sequence[Passage]) -> TestsetRow:
         """Return a copy of the row with other passages: their texts, ids and spans, and metadata of the first."""
-        found = [self._store.identify(passage) for passage in passages]
-        return row.model_copy(update={**passage_fields(found), "metadata": {**row.metadata, **found[0].metadata}})
+        fields = passage_fields(passages, self._store)
+        return row.model_copy(update={**fields, "metadata": {**row.metadata, **passages[0].metadata}})
 
     def _find(self, passage: Passage) -> Passage | None:
         """Return the passage at its new place; None if no document holds its text.

@@ -13,7 +13,8 @@ from pydantic import Field
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import bold, details, item_list, paragraph, text
 from langchain_rageval.data.schema import InputModel, Sample, Turn
-from langchain_rageval.testset.candidate import Passage, Trial
+from langchain_rageval.testset.candidate import Candidate, Passage, Trial
+from langchain_rageval.testset.docstore import Docstore
 
 
 class TestsetRow(InputModel):
@@ -94,8 +95,26 @@ def row_id(question: str, passage_ids: Sequence[str], chat_history: Sequence[Tur
     return short_digest(json.dumps(content))
 
 
-def passage_fields(passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return the fields `contexts`, `passage_ids` and `spans` of a row with these passages."""
+def row_of(candidate: Candidate, store: Docstore) -> TestsetRow:
+    """Return an accepted candidate as a row; `store` holds its passages."""
+    fields = passage_fields(candidate.passages, store)
+    standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
+    names = ("question", "chat_history", "evolution", "answerable", "evidence", "history", "tree_id")
+    return TestsetRow(
+        id=row_id(candidate.question, fields["passage_ids"], candidate.chat_history),
+        reference=candidate.reference or "",
+        metadata={**candidate.passages[0].metadata, **candidate.metadata, **standalone},
+        **fields,
+        **{name: candidate[name] for name in names},
+    )
+
+
+def passage_fields(passages: Iterable[Passage], store: Docstore) -> dict[str, Any]:
+    """Return the fields `contexts`, `passage_ids` and `spans` of a row with these passages of a Docstore.
+
+    If the Docstore has a vector store, the ids are those of the vector store.
+    """
+    passages = [store.identify(passage) for passage in passages]
     return {
         "contexts": [passage.text for passage in passages],
         "passage_ids": [passage.id for passage in passages],

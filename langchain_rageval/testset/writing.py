@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,10 +18,10 @@ from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.testset.candidate import SIMPLE, AskingStep, Candidate, Objection, Reason, ask_step, prompt_step
+from langchain_rageval.testset.candidate import AskingStep, Candidate, Objection, Reason, ask_step, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT, THEMATIC
-from langchain_rageval.testset.objections import answer_objection, objection_to_question
+from langchain_rageval.testset.objections import objection_to_answer, objection_to_question
 from langchain_rageval.testset.sampling import draw_order
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
@@ -45,7 +44,8 @@ class KeyphraseExtractor(AskingStep):
         """
         phrases = state.keyphrases
         if not phrases:
-            answer = yield from self._ask(state, {"passage": state.drawn_text}, _keyphrase_objection)
+            inputs = {"passage": state.drawn_text}
+            answer = yield from ask_step(self.model_step, inputs, state.drawn_text, _keyphrase_objection)
             phrases = _clean(answer.keyphrases)
         if state.draw >= len(phrases):
             return state.replace(keyphrases=phrases).reject(Reason.NO_KEYPHRASE)
@@ -78,7 +78,7 @@ class SeedQuestionWriter(AskingStep):
         """Ask the writer for a question about the key phrase: one call."""
         keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
         inputs = {"passage": state.drawn_text, "keyphrase": keyphrase}
-        answer = yield from self._ask(state, inputs, objection_to_question(state))
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text, objection_to_question(state))
         refused = isinstance(answer, Objection)
         return state.refuse("seed", answer) if refused else state.with_question(answer.question, "seed")
 
@@ -102,7 +102,8 @@ class QuestionCompressor(AskingStep):
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to shorten the question: one call. If the short form is unusable, the question is kept."""
-        answer = yield from self._ask(state, {"question": state.question}, objection_to_question(state))
+        inputs = {"question": state.question}
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text, objection_to_question(state))
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
 
@@ -132,7 +133,7 @@ class PassageFinder(AskingStep):
         if not state.answerable:
             return state
         inputs = {"question": state.standalone_question, "passages": state.shown()}
-        answer = yield from self._ask(state, inputs)
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text)
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
         some_are_spare = (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}
@@ -169,7 +170,7 @@ class AnswerWriter(AskingStep):
         also reads the `nearest` passages.
         """
         inputs = {"question": state.standalone_question, "passages": state.shown(state.nearest)}
-        answer = yield from self._ask(state, inputs, partial(_answer_problem, state))
+        answer = yield from ask_step(self.model_step, inputs, state.drawn_text, objection_to_answer(state))
         if isinstance(answer, Objection):
             return state.refuse(self.get_name(), answer)
         if answer.answerable != state.answerable:
@@ -179,16 +180,6 @@ class AnswerWriter(AskingStep):
             return state.replace(reference=answer.answer.strip())
         language = detect_language(state.drawn_text)
         return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
-
-
-def _answer_problem(state: Candidate, reply: Any) -> str | Objection | None:
-    """Return the problem with the answer of a reply to the question of a candidate, or None."""
-    if not reply.answerable or not state.answerable:
-        return None
-    if not reply.answer.strip():
-        return "the answer is blank, but `answerable` is true"
-    plain = state.evolution == SIMPLE
-    return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
 
 
 def answer(writer: JudgeLike) -> AskingStep:
