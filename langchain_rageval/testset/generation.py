@@ -344,18 +344,15 @@ class Generation:
 
     def _attempt_of(self, number: int, candidate: Candidate, run: Run) -> Operation[Candidate]:
         """Attempt a row; if the first step is in the journal, the attempt is expected to cost nothing."""
-        evolution, reviewed = self.scheduler.rows[number].evolution, bool(candidate.question)
-        steps: list[Runnable[Candidate, Candidate]] = []
-        resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
-        if not reviewed:
-            *writing, review = self._journaled(None)
-            steps = [*writing, NewQuestion(accepted=self._accepted, among=self._known), review]
-        closed_book = self.settings.closed_book is not None
-        calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
-        kind = (evolution.get_name(), reviewed, resumed)
-        steps += self._journaled(evolution)
+        evolution = self.scheduler.rows[number].evolution
+        writing, evolving = [] if candidate.question else self._journaled(None), self._journaled(evolution)
+        new = [NewQuestion(accepted=self._accepted, among=self._known)] if writing else []
+        steps = [*writing[:-1], *new, *writing[-1:], *evolving]  # the last step of `writing` is the review
+        resumed = self.settings.budget is not None and (writing or evolving)[0].has_result(candidate)
+        full = (7 if writing else 3) + 4 * len(kinds_of(evolution)) + (self.settings.closed_book is not None)
+        kind = (evolution.get_name(), bool(writing), resumed)
         chain: Runnable[Candidate, Candidate] = RunnableSequence(*steps, name="generate_row")  # its name in traces
-        return (yield from self._attempt(_invoke(chain, candidate), candidate, kind, calls, run))
+        return (yield from self._attempt(_invoke(chain, candidate), candidate, kind, 0 if resumed else full, run))
 
     def check(self, work: Operation[Candidate], candidate: Candidate, kind: str, calls: int) -> Attempt:
         """Return an attempt to check a candidate by an operation, for which `calls` calls of a model are expected.

@@ -207,8 +207,7 @@ class TestsetGenerator(GeneratorSettings):
             EmptyTestsetError: if no question was accepted; its `testset` holds the rejected candidates.
             JournalError: if the journal cannot be read or written.
         """
-        generation = self._new_generation(documents, size, seed)
-        return generation.collect({}, allow_empty)
+        return self._new_generation(documents, size, seed).collect({}, allow_empty)
 
     async def agenerate(
         self, documents: Any, *, size: int | None = None, seed: int | None = None, allow_empty: bool | None = None
