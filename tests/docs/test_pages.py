@@ -1,15 +1,18 @@
-"""Every page holds: its code runs and prints what is shown, its commands parse, its links lead somewhere."""
+"""Every page holds: code, commands, links, the READMEs, the reference and the drawing of the architecture."""
 
 import ast
+import importlib.util
 import re
+import shlex
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from helpers.each import each
-from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, prose
+from helpers.manual import BUILT, DOCS, PAGES, ROOT, TEXT, blocks, command_lines, page, prose, sections, table
 
+import langchain_rageval
 from langchain_rageval.cli.main import build_parser, load_commands, run
 
 BLOCKS = {  # pages whose code test_examples.py and tests/integrations and tests/engines run, with the number of blocks
@@ -138,3 +141,107 @@ def test_the_search_has_words_for_pages_that_exist():
     assert len(pages) > 30
     files = [f"{page}.md" for page in pages]
     assert [file for file in files if f"docs/{file}" not in PAGES and not file.startswith(BUILT)] == []
+
+
+# The READMEs are short, say the same, and the gate runs what they tell
+
+
+README, RUSSIAN = PAGES["README.md"], PAGES["README.ru.md"]
+GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+LINES = [shlex.split(line) for block in blocks(README, "sh") for line in block.splitlines()]
+
+
+def parts(line):
+    """Return the commands of a line without the path of the environment."""
+    joined = " ".join(Path(word).name if "/bin/" in word else word for word in line)
+    return [part.strip() for part in joined.split("&&")]
+
+
+def test_the_tests_are_run_as_the_readme_says():
+    (line,) = (parts(words) for words in LINES if "pytest" in " ".join(words))
+    assert line == ["python3 -m venv .venv", "pip install -e .[test]", "pytest -n 2 --dist loadfile"]
+    gate = GATE.replace('"', "").replace("--quiet ", "")
+    places = [re.search(rf"^\$bin/{re.escape(command)}(?: 2>&1.*)?$", gate, re.MULTILINE) for command in line[1:]]
+    assert places[0].start() < places[1].start()
+    assert 'python3 -m venv "$fresh/venv"' in GATE
+
+
+def test_the_main_job_is_run_as_the_readme_says():
+    (line,) = (parts(words) for words in LINES if words[-1] == "demo")
+    assert line == ["python3 -m venv .venv", ". activate", "pip install .[gigachat,report]", "rageval demo"]
+    assert '"$environment/bin/rageval" demo' in GATE
+
+
+def test_the_gate_builds_the_documentation_with_warnings_as_errors():
+    assert 'sphinx-build" -W' in GATE
+
+
+def test_the_gate_runs_the_smoke_suite_on_each_supported_python():
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    supported = [words[-1] for line in classifiers if "." in (words := line.split("Python :: "))[-1]]
+    assert supported
+    assert f"for version in {' '.join(supported)}; do" in GATE
+
+
+@pytest.mark.parametrize(("text", "most"), [(README, 7_000), (RUSSIAN, 12_000)], ids=["English", "Russian"])
+def test_a_readme_is_short(text, most):
+    assert len(text.encode()) <= most  # a Cyrillic letter takes two bytes
+
+
+def test_the_first_example_has_at_most_twelve_lines():
+    for text in (README, RUSSIAN):
+        assert len([line for line in blocks(text)[0].splitlines() if line.strip()]) <= 12
+        assert len([line for line in blocks(text)[1].splitlines() if line.strip()]) <= 10
+
+
+def test_both_readmes_say_the_same():
+    assert len(sections(README)) == len(sections(RUSSIAN))
+    assert [language for language, _ in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.M | re.S)] == [
+        language for language, _ in re.findall(r"^```(\w+)\n(.*?)^```$", RUSSIAN, re.M | re.S)
+    ]
+    names = [re.findall(r"`(\w+)`", " ".join(row[1] for row in table(section_of(text)))) for text in (README, RUSSIAN)]
+    assert names[0] == names[1]
+
+
+def section_of(text):
+    """Return the section with the table of metrics."""
+    (section,) = (section for section in sections(text).values() if "`exact_match`" in section)
+    return section
+
+
+# The reference lists every public name and command
+
+
+@pytest.fixture(scope="module")
+def generated():
+    """Module that writes the pages of the reference."""
+    spec = importlib.util.spec_from_file_location("generated_pages", DOCS / "_ext" / "generated_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_public_name_is_on_one_page(generated):
+    names = [name for group in generated.public_names().values() for name in group]
+    assert sorted(names) == sorted(set(langchain_rageval.__all__) - {"__version__"})
+
+
+def test_every_name_of_a_public_module_has_an_entry(generated):
+    for module in generated.MODULES:
+        assert generated._exported(module)
+        for name in generated._exported(module):
+            assert generated._entry(f"{module}.{name}").startswith(".. auto")
+
+
+def test_the_page_of_the_command_line_has_the_help_of_every_command(generated, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = generated.command_line()
+    for name in load_commands():
+        assert f"## rageval {name}\n\n```text\nusage: rageval {name} " in text
+
+
+def test_the_drawing_of_the_architecture_names_every_layer():
+    folders = {path.parent.name for path in (DOCS.parent / "langchain_rageval").glob("*/__init__.py")}
+    drawing = (DOCS / "explanation" / "layers.svg").read_text(encoding="utf-8")
+    assert set(re.findall(r'font-weight="600"[^>]*>(\w+)<', drawing)) == folders
+    assert "](layers.svg)" in page("explanation/architecture")

@@ -1,51 +1,48 @@
-"""The examples of the packaged prompts: valid answers, one structure in all languages, true to the rules they teach."""
+"""The examples of the packaged prompts: valid answers, one structure in all languages, true to their rules, short."""
 
 import re
+import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from string import ascii_uppercase
 
 import pytest
 from helpers.each import each
-from helpers.texts import OWN, strings
+from helpers.texts import LANGUAGES, OWN, strings
 
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.layout import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts, RequestContent, lay_out
 
 READS = {  # keys of the JSON block
-    "answer_unaided": ["question"],
+    **{step: ["question"] for step in ("answer_unaided", "compress_question", "detect_answerable", "select_sentences")},
+    **{step: ["question", "answer"] for step in ("degrade_answer", "detect_abstention", "grade_contexts")},
+    **{step: ["passage"] for step in ("extract_keyphrases", "grade_passage")},
     "check_needs": ["turns", "needs"],
     "check_user_facts": ["turns", "facts"],
     "classify_statements": ["question", "answer_statements", "reference_statements"],
     "compare_questions": ["parent", "question"],
-    "compress_question": ["question"],
     "critique_aspect": ["question", "answer", "aspect", "definition"],
-    "degrade_answer": ["question", "answer"],
-    "detect_abstention": ["question", "answer"],
-    "detect_answerable": ["question"],
     "evolve_audience": ["question", "passages", "persona", "style", "words"],
     "evolve_follow_up": ["question", "passages", "earlier"],
     "evolve_persona": ["question", "passages", "persona"],
     "extract_entities": ["text"],
-    "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
     "extract_turn_statements": ["history", "question", "text"],
     "find_contradictions": ["statements"],
     "find_entities": ["entities"],
-    "grade_contexts": ["question", "answer"],
-    "grade_passage": ["passage"],
     "grade_relevance": ["question", "scale"],
     "grade_rubric": ["question", "answer", "reference", "criteria"],
     "list_turn_facts": ["turns"],
     "pad_context": ["question", "context"],
     "propose_personas": ["count", "passages"],
     "regenerate_questions": ["answer", "count"],
-    "review_follow_up": ["turns", "question", "standalone"],
     "regenerate_turn_questions": ["history", "answer", "count"],
+    "review_follow_up": ["turns", "question", "standalone"],
     "reword_question": ["question", "feedback", "passages"],
     "rewrite_question": ["history", "question"],
-    "select_sentences": ["question"],
     "verify_statements": ["question", "statements"],
     "write_question": ["passage", "keyphrase"],
 }
@@ -114,15 +111,12 @@ def answered(step):
 
 
 @each(("step", "example"), EXAMPLES)
-def test_an_output_is_a_valid_answer_with_its_fields_in_order(step, example):
+def test_an_example_has_what_the_step_sends_and_a_valid_answer_that_cites_it(step, example):
+    assert [name for name in example.input if name != "contexts"] == READS[step]
     answer = ANSWER_SCHEMAS[step].model_validate(example.output, strict=True).model_dump()
     assert answer == example.output
     assert [list(item) for item in items(answer)] == [list(item) for item in items(example.output)]
-
-
-@each(("step", "example"), EXAMPLES)
-def test_an_input_holds_what_the_step_sends(step, example):
-    assert [name for name in example.input if name != "contexts"] == READS[step]
+    assert set(CITATION.findall(" ".join(strings(example.output)))) <= example.sentences.keys()
 
 
 @each(("language", "step"), STEPS)
@@ -132,12 +126,6 @@ def test_all_languages_have_the_examples_of_english(language, step):
         for one in ("en", language)
     )
     assert other == english
-
-
-@each(("step", "example"), EXAMPLES)
-def test_every_citation_is_of_a_sentence_in_the_examples_block(step, example):
-    cited = set(CITATION.findall(" ".join(strings(example.output))))
-    assert cited <= example.sentences.keys()
 
 
 @each(("step", "example"), of("verify_statements"))
@@ -230,3 +218,35 @@ def test_an_instruction_names_the_fields_that_it_speaks_of(language, step):
     copied = {"verdicts", "statement", "answer", "reference", "entity"}  # item numbers, and the list around verdicts
     assert named >= {*READS[step], *(answered(step) - copied)}
     assert named <= {*READS[step], *answered(step)}
+
+
+# The length of an instruction and its examples, in tokens of a real tokenizer. tiktoken downloads the ranks of its
+# encodings, and the tests have no network: the ranks are in the wheel of litellm, which is not imported.
+
+MOST_TOKENS = {"en": 600, "it": 740, "ko": 1020, "ru": 800, "zh": 780}
+
+
+@pytest.fixture(scope="module", params=["o200k_base"])
+def encoding(request):
+    """An encoding of tiktoken, with the ranks from the wheel of litellm."""
+    tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed: no real tokenizer to count with")
+    spec = find_spec("litellm")
+    if spec is None or spec.origin is None:
+        pytest.skip(f"litellm is not installed: its wheel contains the ranks of {request.param}")
+    ranks = Path(spec.origin).parent / "litellm_core_utils" / "tokenizers"
+    if not ranks.is_dir():
+        pytest.skip(f"this version of litellm does not contain the ranks of {request.param}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_CACHE_DIR", str(ranks))
+        return tiktoken.get_encoding(request.param)
+
+
+@pytest.mark.gate
+@each(("language", "step"), [(language, step) for language in LANGUAGES for step in OWN[language]])
+def test_an_instruction_and_its_examples_stay_within_the_token_limit_of_their_language(language, step, encoding):
+    prompts = PromptSet.default(language)
+    content = RequestContent(step, prompts, prompts.get(step), {}, None, {})
+    human = lay_out(content, "contexts_first", with_schema=False)[1].text
+    instruction_and_examples = human.partition(f"\n\n{prompts.common.labels['input']}\n")[0]
+    assert 0 < len(encoding.encode(instruction_and_examples)) <= MOST_TOKENS[language]
+    assert "litellm" not in sys.modules

@@ -1,4 +1,4 @@
-"""The packaged prompts as texts, each in its own language; and loading, saving and replacing prompts."""
+"""The packaged prompts as texts; loading, saving and replacing prompts; criteria of the rubric."""
 
 import re
 import shutil
@@ -15,11 +15,12 @@ from helpers.waiting import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Prompt, PromptSet
+from langchain_rageval import ConfigError, Criterion, Prompt, PromptSet
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval.metrics.answer_verdicts import ASPECTS
 from langchain_rageval.prompts import promptset
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.criteria import criterion_inputs, default_criteria
 from langchain_rageval.prompts.layout import RequestContent, lay_out
 from langchain_rageval.prompts.promptset import languages, packaged_fingerprint
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
@@ -64,11 +65,6 @@ def shared_texts(language):
 def step_texts(language, step):
     prompt = PromptSet.default(language).get(step)
     return [prompt.instruction, *strings([example.model_dump() for example in prompt.examples])]
-
-
-def words_of(text):
-    """Without the names of fields and the gaps to fill."""
-    return re.findall(r"[^\W\d_]+", re.sub(r"`\w+`|\{\w+\}", "", text).lower())
 
 
 TEXTS = [
@@ -143,9 +139,10 @@ def test_prompts_that_no_native_speaker_has_read_say_so(language):
 @each(("language", "texts"), TEXTS)
 def test_a_text_is_in_the_script_and_the_words_of_its_language(language, texts):
     """Latin words are allowed in another script if they are labels; Chinese is simplified, without spaces."""
-    words = {word for text in texts for word in words_of(text)}
+    plain = [re.sub(r"`\w+`|\{\w+\}", "", text).lower() for text in texts]  # without names of fields and gaps to fill
+    words = {word for text in plain for word in re.findall(r"[^\W\d_]+", text)}
     assert [text for text in texts if re.search(OTHER_SCRIPTS[language], text)] == []
-    assert detect_language(" ".join(words_of(texts[0]))) == language
+    assert detect_language(" ".join(re.findall(r"[^\W\d_]+", plain[0]))) == language
     if language == "it":
         assert words & ENGLISH_ONLY == set()
         assert words & FUNCTION_WORDS["it"]
@@ -162,14 +159,15 @@ def test_the_examples_are_from_the_life_of_the_country(language):
     assert [word for word in LIFE[language] if word not in told] == []
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_saved_set_loads_as_the_same_set(language, tmp_path):
-    prompts = PromptSet.default(language)
-    prompts.save(tmp_path / "mine")
-    loaded = PromptSet.load(tmp_path / "mine")
-    assert {path.stem for path in (tmp_path / "mine").iterdir()} == {"common", *ANSWER_SCHEMAS}
-    assert loaded == prompts
-    assert loaded.fingerprint == prompts.fingerprint
+@each("language", LANGUAGES)
+def test_a_saved_set_and_an_empty_directory_named_after_its_language_load_as_the_same_set(language, tmp_path):
+    prompts, saved = PromptSet.default(language), tmp_path / f"my {language}"
+    prompts.save(saved)
+    assert {path.stem for path in saved.iterdir()} == {"common", *ANSWER_SCHEMAS}
+    loaded = PromptSet.load(saved)
+    assert (loaded, loaded.fingerprint) == (prompts, prompts.fingerprint)
+    (tmp_path / language).mkdir()
+    assert PromptSet.load(tmp_path / language) == prompts
 
 
 encodable = st.text(st.characters(exclude_categories=["Cs"]))
@@ -207,68 +205,58 @@ def test_aspects_of_a_directory_go_before_the_default_ones_and_may_be_left_out(l
     assert own or loaded == default
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_directory_named_after_a_language_is_completed_in_that_language(language, tmp_path):
-    (tmp_path / language).mkdir()
-    assert PromptSet.load(tmp_path / language) == PromptSet.default(language)
-
-
 def test_replacing_keeps_what_is_not_given_and_the_set_it_is_called_on():
     default = PromptSet.default("en")
     before = default.fingerprint
     other = default.replace("extract_statements", instruction="List them.")
-    assert other.get("extract_statements").instruction == "List them."
-    assert other.get("extract_statements").examples == default.get("extract_statements").examples
+    given_examples = default.get("extract_statements").examples
+    assert other.get("extract_statements") == Prompt(instruction="List them.", examples=given_examples)
     assert other.get("verify_statements") is default.get("verify_statements")
     (example,) = default.replace("extract_statements", examples=[GOOD]).get("extract_statements").examples
     assert example.model_dump() == GOOD
     assert before == default.fingerprint != other.fingerprint
 
 
-@each(
-    ("step", "options", "told"),
-    [
-        (
-            "verify",
-            {"instruction": "x"},
-            "there are answer_unaided, check_needs, check_user_facts, classify_statements",
-        ),
-        ("extract_statements", {"examples": [WRONG]}, "extract_statements, output of example 1: statements: Input"),
-        ("extract_statements", {"examples": [GOOD, LACKING]}, "output of example 2: statements: Field required"),
-        ("extract_statements", {"examples": [{"in": 1}]}, "mappings of input and output"),
-        ("extract_statements", {"examples": ["A."]}, "mappings of input and output"),
-    ],
-)
+WRONG_REPLACEMENTS = [
+    ("verify", {"instruction": "x"}, "there are answer_unaided, check_needs, check_user_facts, classify_statements"),
+    ("extract_statements", {"examples": [WRONG]}, "extract_statements, output of example 1: statements: Input"),
+    ("extract_statements", {"examples": [GOOD, LACKING]}, "output of example 2: statements: Field required"),
+    ("extract_statements", {"examples": [{"in": 1}]}, "mappings of input and output"),
+    ("extract_statements", {"examples": ["A."]}, "mappings of input and output"),
+]
+
+
+@each(("step", "options", "told"), WRONG_REPLACEMENTS)
 def test_a_wrong_step_or_example_is_refused(step, options, told):
     assert told in str(error_of(ConfigError, PromptSet.default("en").replace, step, **options))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
-        ("extract_statements", "instruction: [", "extract_statements.yaml is not a valid prompt file"),
-        ("extract_statements", "examples: []", "is not a valid prompt file: instruction: Field required, got dict"),
-        ("extract_statements", "instruction: x\nexample: []", "extract_statements.yaml is not a valid prompt file"),
-        ("extract_statements", b"instruction: \xff", "extract_statements.yaml is not a valid prompt file"),
-        ("extract_statments", "instruction: x", "no step 'extract_statments'; there are answer_unaided, check_needs"),
-        (
-            "verify_statements",
-            "instruction: x\nexamples: [{input: {}, output: {verdicts: [{statement: 1}]}}]",
-            "verify_statements, output of example 1: verdicts.0.evidence: Field required",
-        ),
-        ("common", "language: en", "common.yaml is not a valid common file"),
-        (
-            "common",
-            "{language: en, system: x, labels: {task: y}, ask_again: z}",
-            f"lacks the labels {sorted(LABELS.keys() - {'task'})}; copy and translate those of another language",
-        ),
-        (
-            "common",
-            "{language: en, system: x, ask_again: 'why {what}', labels: LABELS}",
-            "common.yaml: ask_again may contain {problem} and no other braces, got 'why {what}'",
-        ),
-    ],
-)
+UNUSABLE_FILES = [
+    ("extract_statements", "instruction: [", "extract_statements.yaml is not a valid prompt file"),
+    ("extract_statements", "examples: []", "is not a valid prompt file: instruction: Field required, got dict"),
+    ("extract_statements", "instruction: x\nexample: []", "extract_statements.yaml is not a valid prompt file"),
+    ("extract_statements", b"instruction: \xff", "extract_statements.yaml is not a valid prompt file"),
+    ("extract_statments", "instruction: x", "no step 'extract_statments'; there are answer_unaided, check_needs"),
+    (
+        "verify_statements",
+        "instruction: x\nexamples: [{input: {}, output: {verdicts: [{statement: 1}]}}]",
+        "verify_statements, output of example 1: verdicts.0.evidence: Field required",
+    ),
+    ("common", "language: en", "common.yaml is not a valid common file"),
+    (
+        "common",
+        "{language: en, system: x, labels: {task: y}, ask_again: z}",
+        f"lacks the labels {sorted(LABELS.keys() - {'task'})}; copy and translate those of another language",
+    ),
+    (
+        "common",
+        "{language: en, system: x, ask_again: 'why {what}', labels: LABELS}",
+        "common.yaml: ask_again may contain {problem} and no other braces, got 'why {what}'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "told"), UNUSABLE_FILES)
 def test_a_file_that_cannot_be_used_is_refused_by_name(name, text, told, tmp_path):
     if isinstance(text, str):
         text = text.replace("LABELS", repr(LABELS)).encode()
@@ -300,3 +288,98 @@ def test_a_file_that_is_a_link_out_of_the_directory_is_rejected(tmp_path):
     (folder / "extract_statements.yaml").symlink_to(elsewhere)
     message = f"extract_statements.yaml is a link out of {folder}; copy the file into the directory"
     assert str(error_of(ConfigError, PromptSet.load, folder)) == message
+
+
+# Criteria: what they refuse, what the judge is shown of them, and those that come with the package
+
+
+DEFAULT = default_criteria()
+TONE = Criterion(
+    "tone",
+    "Whether it is kind.",
+    0.5,
+    grades={0: "Rude.", 3: "Kind."},
+    examples=[{"question": "?", "answer": "Here you are!", "reason": "Kind.", "grade": 3}],
+)
+
+
+@each("language", ["en", "ru"])
+def test_the_packaged_criteria_describe_every_grade_in_words_of_the_language_and_show_an_answer_for_it(language):
+    criteria = DEFAULT[language]
+    assert [(c.name, c.weight) for c in criteria] == [("correctness", 0.6), ("completeness", 0.2), ("readability", 0.2)]
+    for criterion in criteria:
+        assert sorted(criterion.grades) == [example.grade for example in criterion.examples] == [0, 1, 2, 3]
+        assert len({example.question for example in criterion.examples}) == 1
+        assert all(example.reason for example in criterion.examples)
+        assert len(set(criterion.grades.values())) == 4
+        for text in (criterion.description, criterion.examples[0].question):
+            assert detect_language(text) == language
+        examples = [text for e in criterion.examples for text in (e.question, e.answer, e.reason)]
+        words = " ".join([criterion.description, *criterion.grades.values(), *examples])
+        assert any("a" <= letter.lower() <= "z" for letter in words) is (language == "en")
+
+
+SCALES = [
+    ((0, 3), [0, 1, 2, 3]),
+    ((1, 4), [1, 2, 3, 4]),
+    ((0, 6), [0, 2, 4, 6]),
+    ((1, 5), [1, 5]),
+    ((0, 1), [0, 1]),
+    ((-3, 3), [-3, -1, 1, 3]),
+]
+
+
+@each(("scale", "described"), SCALES)
+def test_on_another_scale_grades_keep_their_place_between_the_ends(scale, described):
+    for criteria in default_criteria(scale).values():
+        for criterion, usual in zip(criteria, DEFAULT["en"], strict=True):
+            assert sorted(criterion.grades) == [example.grade for example in criterion.examples] == described
+            assert criterion.weight == usual.weight
+    moved, usual = default_criteria(scale)["en"][0], DEFAULT["en"][0]
+    assert (moved.grades[scale[0]], moved.grades[scale[1]]) == (usual.grades[0], usual.grades[3])
+    assert moved.examples[-1].answer == usual.examples[-1].answer
+
+
+def test_the_judge_reads_both_ends_of_the_scale_even_without_descriptions():
+    bare = Criterion("tone", "Whether it is kind.", grades={2: "Neither."})
+    inputs = criterion_inputs(bare, (1, 5), with_examples=True)
+    assert inputs.keys() == {"criterion", "description", "grades"}
+    assert (inputs["criterion"], inputs["description"]) == ("tone", "Whether it is kind.")
+    assert list(inputs["grades"].items()) == [("1", ""), ("2", "Neither."), ("5", "")]
+
+
+def test_graded_answers_are_sorted_by_grade_and_can_be_left_out():
+    lower = {"question": "?", "answer": "No.", "grade": 0}
+    criterion = Criterion("tone", "d", examples=[*TONE.examples, lower])
+    inputs = criterion_inputs(criterion, (0, 3), with_examples=True)
+    assert [example["grade"] for example in inputs["examples"]] == [0, 3]
+    assert "examples" not in criterion_inputs(TONE, (0, 3), with_examples=False)
+
+
+def test_a_criterion_is_frozen_and_equal_by_its_texts_in_which_lone_surrogates_are_replaced():
+    assert Criterion(**TONE.model_dump()) == TONE
+    assert hash(Criterion(**TONE.model_dump())) == hash(TONE)
+    with pytest.raises(Exception, match="frozen"):
+        TONE.weight = 1.0
+    assert Criterion("tone", "d\ud800").description == "d\ufffd"
+
+
+WRONG_CRITERIA = [
+    ({"name": " "}, "the name is blank"),
+    ({"description": ""}, "the description is blank"),
+    ({"grades": {1: " "}}, "the description of grade 1 is blank"),
+    ({"weight": -0.1}, "weight must be a number of at least 0, got -0.1"),
+    ({"weight": float("nan")}, "weight must be a number of at least 0, got nan"),
+    ({"weight": "much"}, "weight: Input should be a valid number"),
+    ({"grades": {1.5: "x"}}, "valid integer"),
+    ({"grades": ["x"]}, "grades: Input should be a valid dictionary"),
+    ({"examples": [{"answer": "x", "grade": 1}]}, "examples.0.question: Field required"),
+    ({"examples": [{"question": "?", "answer": "x", "grade": 1, "garde": 2}]}, "examples.0.garde: Extra inputs"),
+    ({"examples": "x"}, "examples must be a list of mappings, got str"),
+    ({"examples": 3}, "examples must be a list of mappings, got int"),
+]
+
+
+@each(("given", "told"), WRONG_CRITERIA)
+def test_what_cannot_be_meant_is_refused(given, told):
+    assert told in str(error_of(ConfigError, Criterion, **{"name": "tone", "description": "d", **given}))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from helpers.doors import scores_by
-from helpers.each import each, error_of
+from helpers.each import DOORS, each, error_of
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -27,6 +27,7 @@ SAMPLES = [{"question": f"{number}?", "answer": "Yes."} for number in range(6)]
 UNREADABLE = threading.local()
 PROMPT = ChatPromptTemplate.from_messages([("system", "Rate {answer}"), ("human", "Now")])
 CALLS = [ChainStep.invoke, lambda step, state: asyncio.run(step.ainvoke(state))]
+each_door = pytest.mark.parametrize("door", DOORS)
 
 
 def saying(*replies):
@@ -51,10 +52,13 @@ def mine(chain, name="mine", **options):
 
 
 @each("call", CALLS)
-def test_the_output_of_the_chain_is_added_under_the_key(call):
+def test_the_output_of_the_chain_is_added_under_the_key_and_one_that_the_parser_rejects_is_a_failure(call):
     step = Step.from_chain(PROMPT | saying("good") | StrOutputParser(), reads=("answer",), key="tone")
     assert call(step, {"sample": SAMPLE, "before": 1}) == {"sample": SAMPLE, "before": 1, "tone": "good"}
     assert step.get_name() == "tone"
+    step = Step.from_chain(PROMPT | saying("no json") | JsonOutputParser(), reads=("answer",), key="out")
+    error = error_of(JudgeOutputError, call, step, {"sample": SAMPLE})
+    assert (error.step, error.raw_output, type(error.__cause__)) == ("out", "no json", OutputParserException)
 
 
 def test_the_inputs_are_the_fields_or_what_a_function_gives():
@@ -64,7 +68,7 @@ def test_the_inputs_are_the_fields_or_what_a_function_gives():
     assert seen == [{"answer": "Thank you {name}!", "contexts": ["First."]}, "How?"]
 
 
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+@each_door
 async def test_model_calls_and_tokens_are_counted(door):
     both = RunnableParallel(a=PROMPT | saying(message("1")), b=PROMPT | saying(message("1", input_tokens=3)))
     metric = mine(both | (lambda _: 1))
@@ -82,7 +86,7 @@ def test_a_cached_reply_is_no_call_and_a_model_without_usage_is_estimated():
     assert (run.meter.usage.calls, run.meter.usage.input_tokens, run.meter.unreported) == (1, None, 3)
 
 
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+@each_door
 async def test_the_limit_on_concurrent_calls_holds(door):
     under_way, most = [], []
 
@@ -97,7 +101,7 @@ async def test_the_limit_on_concurrent_calls_holds(door):
     assert max(most) <= 2
 
 
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+@each_door
 async def test_transport_errors_are_retried_and_count_as_calls(door):
     tries = []
 
@@ -113,7 +117,7 @@ async def test_transport_errors_are_retried_and_count_as_calls(door):
     assert (scores["mine"].value, len(tries)) == (1.0, 3)
 
 
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+@each_door
 async def test_a_chain_that_hangs_is_ended_by_the_timeout(door):
     released = threading.Event()
     metric = mine(RunnableLambda(lambda _: released.wait(30)))
@@ -148,13 +152,6 @@ def test_two_metrics_of_one_step_invoke_the_chain_once():
     assert len(seen) == 2
 
 
-@each("call", CALLS)
-def test_a_reply_that_the_parser_rejects_is_a_failure_of_the_judge_with_the_reply(call):
-    step = Step.from_chain(PROMPT | saying("no json") | JsonOutputParser(), reads=("answer",), key="out")
-    error = error_of(JudgeOutputError, call, step, {"sample": SAMPLE})
-    assert (error.step, error.raw_output, type(error.__cause__)) == ("out", "no json", OutputParserException)
-
-
 def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
     seen = []
 
@@ -170,14 +167,14 @@ def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
     assert seen == [{"thread_id": "7"}]
 
 
-@each(
-    ("options", "text"),
-    [
-        ({"key": "sample"}, "key of step sample must not be 'sample': the state holds the sample under it"),
-        ({"chain": 3}, "step tone takes a Runnable or a function, got int"),
-        ({"key": ""}, "key and name of a chain's step must not be empty, got '' and ''"),
-    ],
-)
+MISTAKES = [
+    ({"key": "sample"}, "key of step sample must not be 'sample': the state holds the sample under it"),
+    ({"chain": 3}, "step tone takes a Runnable or a function, got int"),
+    ({"key": ""}, "key and name of a chain's step must not be empty, got '' and ''"),
+]
+
+
+@each(("options", "text"), MISTAKES)
 def test_a_mistake_is_an_error_at_once(options, text):
     given = {"chain": PROMPT, "reads": ("answer",), "key": "tone", **options}
     assert str(error_of(ConfigError, Step.from_chain, **given)) == text
@@ -187,16 +184,14 @@ def test_its_identity_is_that_of_the_chain_and_its_inputs():
     def identity(chain, **options):
         return mine(chain, **options).instrument.partition(".")[0]
 
-    other = ChatPromptTemplate.from_messages([("human", "{answer}")])
-    identities = [
-        identity(PROMPT),
-        identity(other),
+    identities = {
+        identity(ChatPromptTemplate.from_messages([("human", "{answer}")])),
         identity(PROMPT, reads=("answer", "question")),
         identity(PROMPT | RunnableLambda(lambda text: text)),
         identity(PROMPT | RunnableLambda(lambda text: str(text))),
-    ]
-    assert len(set(identities)) == 5
-    assert identity(PROMPT) == identities[0]
+    }
+    assert len({identity(PROMPT), *identities}) == 5
+    assert len({identity(PROMPT), identity(PROMPT)}) == 1
     assert identity(RunnableLambda(lambda _: UNREADABLE.value)) == "unknown"
 
 

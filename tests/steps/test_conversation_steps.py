@@ -1,13 +1,16 @@
-"""Steps about whole conversations: what the judge reads, which replies count, and how long ones are split."""
+"""Steps about conversations and questions: turns that the judge reads, questions rewritten or written back."""
 
 from itertools import combinations
 
 import pytest
 from helpers.each import each, error_of
-from helpers.scripted import contradictions, fact_verdicts, need_verdicts, scripted, turn_facts
+from helpers.scripted import contradictions, fact_verdicts, human_of, need_verdicts, questions, scripted, turn_facts
+from helpers.stored import fixture_data
 
-from langchain_rageval import Judge, JudgeOutputError, Sample, Turn
+from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
+from langchain_rageval.steps import StandaloneQuestion
 from langchain_rageval.steps.check_turns import check_needs, check_user_facts, find_contradictions, list_turn_facts
+from langchain_rageval.steps.questions import new_facts, recent_turns, regenerate_questions, rewrite_question
 
 HISTORY = [Turn(role="user", text="I have a cat."), Turn(role="assistant", text="Cats cost 5 euros.")]
 SAMPLE = Sample(question="And a dog?", history=HISTORY, answer="Dogs cost 9 euros.")
@@ -42,13 +45,13 @@ def test_the_judge_reads_history_question_and_answer_as_numbered_turns():
     assert listed(scripted(), Sample(question="Why?", answer="So.")) == turn_facts()  # without history nothing is asked
 
 
-@each(
-    ("wrong", "told"),
-    [
-        ({"statements": [(3, "Dogs.")]}, "`statements` are of turns of the assistant (2, 4), but 'Dogs.'"),
-        ({"needs": [(7, "A dog.")]}, "`needs` are of turns of the user (1, 3), but 'A dog.' is listed with turn 7"),
-    ],
-)
+WRONG_TURNS = [
+    ({"statements": [(3, "Dogs.")]}, "`statements` are of turns of the assistant (2, 4), but 'Dogs.'"),
+    ({"needs": [(7, "A dog.")]}, "`needs` are of turns of the user (1, 3), but 'A dog.' is listed with turn 7"),
+]
+
+
+@each(("wrong", "told"), WRONG_TURNS)
 def test_an_item_of_a_turn_that_cannot_have_said_it_is_asked_for_again(wrong, told):
     wrong = turn_facts(**wrong)
     judge = scripted(wrong, FACTS)
@@ -95,12 +98,10 @@ def test_statements_of_one_turn_do_not_contradict_and_alone_are_not_compared(tur
 
 
 def test_a_contradiction_needs_more_than_half_of_the_votes():
-    judge = scripted(contradictions((1, 2)), contradictions(), contradictions((1, 2)))
-    found = run(find_contradictions(Judge(judge, draws=3)), "consistency_verdicts")
-    assert [item[2] for item in found] == ["contradicted", "contradicted", "0.67", "0.67"]
-    judge = scripted(contradictions((1, 2)), contradictions(), contradictions())
-    found = run(find_contradictions(Judge(judge, draws=3)), "consistency_verdicts")
-    assert [item[2] for item in found][:2] == ["consistent", "consistent"]
+    for last, verdict in ((contradictions((1, 2)), "contradicted"), (contradictions(), "consistent")):
+        judge = scripted(contradictions((1, 2)), contradictions(), last)
+        found = run(find_contradictions(Judge(judge, draws=3)), "consistency_verdicts")
+        assert [item[2] for item in found] == [verdict, verdict, "0.67", "0.67"]
 
 
 def test_each_two_blocks_of_a_long_list_of_statements_are_compared():
@@ -110,15 +111,15 @@ def test_each_two_blocks_of_a_long_list_of_statements_are_compared():
     assert sum(item[2] == "contradicted" for item in found) == 2
 
 
-@each(
-    ("most", "requests"),
-    [
-        (75, [(2, 4, 6, 8, 10)]),
-        (74, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
-        (60, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
-        (59, [(a, b) for a, b in combinations((2, 4, 6, 8, 10), 2)]),
-    ],
-)
+BLOCKS = [
+    (75, [(2, 4, 6, 8, 10)]),
+    (74, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
+    (60, [(2, 4, 6, 8), (2, 4, 10), (6, 8, 10)]),
+    (59, [(a, b) for a, b in combinations((2, 4, 6, 8, 10), 2)]),
+]
+
+
+@each(("most", "requests"), BLOCKS)
 def test_a_request_holds_two_blocks_of_half_of_what_fits_it(most, requests):
     # 15 tokens each, with 40 characters of JSON
     given = turn_facts(statements=[(turn, "a" * 20) for turn in (2, 4, 6, 8, 10)])
@@ -137,10 +138,9 @@ def test_a_fact_or_need_cites_its_own_turn_and_those_that_decide():
 
 
 def test_a_verdict_without_the_turn_that_decides_is_asked_for_again_once():
-    judge = scripted(need_verdicts((1, "met", [])), need_verdicts((1, "met", [4])))
-    assert run(check_needs(judge), "need_verdicts")[0][4] == ["3", "4"]
-    judge = scripted(need_verdicts((1, "met", [])), need_verdicts((1, "met", [])))
-    assert run(check_needs(judge), "need_verdicts")[0][2:] == ("met", "r", ["3"])
+    for turns, cites in (([4], ["3", "4"]), ([], ["3"])):
+        judge = scripted(need_verdicts((1, "met", [])), need_verdicts((1, "met", turns)))
+        assert run(check_needs(judge), "need_verdicts")[0][2:] == ("met", "r", cites)
     assert run(check_needs(scripted(need_verdicts((1, "unmet", [])))), "need_verdicts")[0][2] == "unmet"
 
 
@@ -172,19 +172,150 @@ def test_a_reply_may_name_ten_contradictions_or_two_of_each_statement(openai_ser
     assert schema["properties"]["contradictions"]["maxItems"] == most
 
 
-@each(
-    ("turns", "most", "windows"),
-    [
-        ([1], 30, [[1, 2], [3, 4]]),
-        ([2], 30, [[3, 4]]),
-        ([4], 30, []),
-        ([4, 2], 30, [[3, 4]]),
-        ([4], None, [[1, 2, 3, 4]]),
-    ],
-)
+WINDOWS = [
+    ([1], 30, [[1, 2], [3, 4]]),
+    ([2], 30, [[3, 4]]),
+    ([4], 30, []),
+    ([4, 2], 30, [[3, 4]]),
+    ([4], None, [[1, 2, 3, 4]]),
+]
+
+
+@each(("turns", "most", "windows"), WINDOWS)
 def test_only_windows_with_a_later_turn_can_decide(turns, most, windows):
     verdicts = need_verdicts(*((n, "unmet", []) for n in range(1, len(turns) + 1)))
     judge = scripted(*[verdicts] * len(windows))
     given = turn_facts(needs=[(turn, "A.") for turn in turns])
     run(check_needs(Judge(judge, max_context_tokens=most)), "need_verdicts", given)
     assert sorted([t["turn"] for t in asked["turns"]] for asked in judge.inputs) == windows
+
+
+# Questions: rewritten to stand alone, checked, and written back from an answer
+
+TEXTS = fixture_data("rewritten_questions.yaml")
+
+FOUNDED = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
+FOLLOW_UP = Sample(question="А когда он умер?", answer="В 1195 году.", history=FOUNDED)
+STANDALONE = StandaloneQuestion(reason="он — Генрих Лев", question="Когда умер Генрих Лев?")
+
+
+def rewritten(judge, sample=FOLLOW_UP):
+    return rewrite_question(judge).invoke({"sample": sample})
+
+
+def finding(text, verdict, reason):
+    return Finding(kind="standalone_question", number=1, text=text, verdict=verdict, reason=reason)
+
+
+def test_the_judge_reads_history_and_question_and_later_steps_get_the_standalone_question():
+    judge = scripted(STANDALONE)
+    state = rewritten(judge)
+    history = [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}]
+    assert judge.inputs == [{"history": history, "question": "А когда он умер?"}]
+    assert state["sample"] == FOLLOW_UP.model_copy(update={"question": "Когда умер Генрих Лев?"})
+    assert state["standalone_question"] == STANDALONE
+    assert state["question_findings"] == [finding("Когда умер Генрих Лев?", "rewritten", "он — Генрих Лев")]
+
+
+def test_a_question_that_is_clear_stays_as_it_was_written_and_one_without_history_is_not_asked_about():
+    for question in ("А когда он умер?", " а когда он  умер? "):
+        state = rewritten(scripted(StandaloneQuestion(reason="ясно", question=question)))
+        assert state["sample"] == FOLLOW_UP
+        assert state["question_findings"] == [finding("А когда он умер?", "unchanged", "ясно")]
+    sample = FOLLOW_UP.model_copy(update={"history": []})
+    assert rewritten(scripted(), sample) == {"sample": sample}
+
+
+REFUSED = [
+    ("Когда умер Отто?", "в переписанном «Когда умер Отто?» добавлено: Отто"),
+    ("Когда он умер в 1195?", "в переписанном «Когда он умер в 1195?» добавлено: 1195"),
+    (" ", "судья вернул пустой вопрос"),
+]
+
+
+@each(("rewrite", "problem"), REFUSED)
+def test_a_rewrite_with_new_facts_is_refused_after_one_call(rewrite, problem):
+    judge = scripted(StandaloneQuestion(reason="r", question=rewrite))
+    state = rewritten(judge)
+    assert (len(judge.inputs), state["sample"]) == (1, FOLLOW_UP)
+    assert state["standalone_question"].question == FOLLOW_UP.question
+    assert state["question_findings"] == [finding(FOLLOW_UP.question, "refused", f"вопрос взят как есть: {problem}")]
+
+
+def test_a_refusal_is_in_the_language_of_the_question():
+    sample = Sample(question="And when did he die?", history=[Turn(role="user", text="Who was king?")])
+    state = rewritten(scripted(StandaloneQuestion(reason="", question="When did Otto die?")), sample)
+    reason = "the question was judged as it is: the rewrite 'When did Otto die?' adds Otto"
+    assert state["question_findings"][0].reason == reason
+
+
+def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_reads():
+    turns = [Turn(role="user", text=letter * 40) for letter in "abc"]
+    for limit, kept in ((None, "abc"), (20, "bc"), (1, "c")):
+        assert recent_turns(turns, limit) == [{"role": "user", "text": letter * 40} for letter in kept]
+    judge = scripted(StandaloneQuestion(reason="", question="?"))
+    rewritten(Judge(judge, max_context_tokens=1), FOLLOW_UP.model_copy(update={"history": turns}))
+    assert [turn["text"][0] for turn in judge.inputs[0]["history"]] == ["c"]
+
+
+OFFLINE = [
+    (FOUNDED, "А когда он умер?", "А когда он умер (Генрих Лев)?"),
+    (FOUNDED, "Какие музеи стоит посетить в городе Дрезден?", "Какие музеи стоит посетить в городе Дрезден?"),
+    ([Turn(role="user", text="сколько стоит?")], "А за год?", "А за год?"),
+    ([Turn(role="user", text="Is the Isar a river?")], "Is it long here?", "Is it long here (Isar)?"),
+]
+
+
+@each(("history", "question", "standalone"), OFFLINE)
+def test_the_offline_judge_adds_the_last_name_or_changes_nothing(history, question, standalone):
+    state = rewritten(OfflineJudge(), Sample(question=question, history=history))
+    assert state["sample"].question == standalone
+
+
+def regenerated(judge, count=3, answer="In 1158."):
+    state = regenerate_questions(judge, count=count).invoke({"sample": Sample(question="When?", answer=answer)})
+    return state["evasive"], state["regenerated_questions"]
+
+
+def test_all_questions_are_asked_for_in_one_call_that_does_not_show_the_question():
+    judge = scripted(questions("When was it?", "What year?", "Since when?"))
+    assert regenerated(judge) == (False, ["When was it?", "What year?", "Since when?"])
+    assert judge.inputs == [{"answer": "In 1158.", "count": 3}]
+    assert "When?" not in human_of(judge.asked[0])
+
+
+REPLIES = [
+    *((questions("a", "b"), count, (False, ["a", "b"][:count])) for count in (1, 2, 3)),
+    (questions(" ", " a ", "", "b"), 2, (False, ["a", "b"])),  # blank ones are dropped before the rest are cut
+    *((questions(*told, evasive=True), 3, (True, [])) for told in ([], ["a"])),
+]
+
+
+@each(("reply", "count", "expected"), REPLIES)
+def test_fewer_questions_are_taken_more_are_cut_and_none_of_an_evasive_answer(reply, count, expected):
+    assert regenerated(scripted(reply), count) == expected
+
+
+@each("none", [[], [""], [" ", "\n"]])
+def test_no_questions_without_the_word_that_the_answer_is_evasive_are_asked_again(none):
+    judge = scripted(questions(*none), questions("a"))
+    assert regenerated(judge) == (False, ["a"])
+    assert "no questions" in judge.asked[1][-1].text
+
+
+@each("answer", [None, "", " \n\t"])
+def test_a_blank_answer_is_evasive_without_a_call(answer):
+    assert regenerated(scripted(), answer=answer) == (True, [])
+
+
+def test_draws_are_independent_calls_and_the_majority_says_whether_the_answer_is_evasive():
+    judge = scripted(questions("a", "b"), questions(evasive=True), questions("c"))
+    assert regenerated(Judge(judge, draws=3), 2) == (False, ["a", "b", "c"])
+    assert len(judge.asked) == 3
+    judge = scripted(questions("a", "b"), questions(evasive=True), questions(evasive=True))
+    assert regenerated(Judge(judge, draws=3), 2)[0] is True
+
+
+@each(("question", "source", "facts"), [*((*pair, []) for pair in TEXTS["known"]), *TEXTS["new"]])
+def test_names_and_numbers_from_nowhere_are_found_and_other_forms_and_groups_are_not(question, source, facts):
+    assert new_facts(question, source) == facts

@@ -8,27 +8,9 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import pytest
+from helpers import scripted as replies
 from helpers.each import each, error_of
-from helpers.scripted import (
-    absent,
-    abstains,
-    answerable,
-    answering,
-    classification,
-    critique,
-    fact_verdicts,
-    found_in,
-    grades,
-    need_verdicts,
-    needed,
-    relevance,
-    scripted,
-    statements,
-    supported,
-    turn_facts,
-    verdict,
-    verdicts,
-)
+from helpers.scripted import answering, scripted
 
 from langchain_rageval import (
     Criterion,
@@ -63,7 +45,7 @@ STATE = {
     "sample": SAMPLE,
     "answer_statements": [*"abc"],
     "reference_entities": [*"abc"],
-    "turn_facts": turn_facts(facts=SAID, needs=SAID),
+    "turn_facts": replies.turn_facts(facts=SAID, needs=SAID),
 }
 CRITERIA = {"en": [Criterion(name, "What it says.") for name in "abc"]}
 
@@ -103,27 +85,31 @@ CASES = {
         lambda judge: verify_statements(judge, of="answer"),
         "answer_verdicts",
         ("supported", "contradicted"),
-        lambda given: verdicts(*(verdict(n, label, "1.1", reason=f"{label} {n}") for n, label in given)),
+        lambda given: replies.verdicts(
+            *(replies.verdict(n, label, "1.1", reason=f"{label} {n}") for n, label in given)
+        ),
         "statements",
     ),
     "grade_contexts": Case(
         lambda judge: grade_contexts(judge, against=lambda sample: "so"),
         "context_verdicts",
         ("useful", "not useful"),
-        lambda given: doubled(grades({}), [grades({n: label == "useful"}) for n, label in given], given),
+        lambda given: doubled(
+            replies.grades({}), [replies.grades({n: label == "useful"}) for n, label in given], given
+        ),
         "chunks",
     ),
     "grade_relevance": Case(
         llm_grader,
         "grades",
         ("3", "1"),
-        lambda given: doubled(relevance({}), [relevance({n: int(label)}) for n, label in given], given),
+        lambda given: doubled(replies.relevance({}), [replies.relevance({n: int(label)}) for n, label in given], given),
         "chunks",
     ),
     "check_user_facts": Case(
-        check_user_facts, "fact_verdicts", ("ignored", "kept"), turn_verdicts(fact_verdicts), "facts"
+        check_user_facts, "fact_verdicts", ("ignored", "kept"), turn_verdicts(replies.fact_verdicts), "facts"
     ),
-    "check_needs": Case(check_needs, "need_verdicts", ("met", "unmet"), turn_verdicts(need_verdicts), "needs"),
+    "check_needs": Case(check_needs, "need_verdicts", ("met", "unmet"), turn_verdicts(replies.need_verdicts), "needs"),
     "grade_rubric": Case(
         lambda judge: grade_rubric(judge, CRITERIA, (0, 3), with_examples=False),
         "rubric_grades",
@@ -134,28 +120,28 @@ CASES = {
         find_entities,
         "entity_verdicts",
         ("found", "not found"),
-        lambda given: found_in({n: ["1.1"] for n, label in given if label == "found"}),
+        lambda given: replies.found_in({n: ["1.1"] for n, label in given if label == "found"}),
     ),
     "select_sentences": Case(
         select_sentences,
         "context_sentences",
         ("needed", "not needed"),
-        lambda given: needed(*(f"{n}.1" for n, label in given if label == "needed")),
+        lambda given: replies.needed(*(f"{n}.1" for n, label in given if label == "needed")),
     ),
     "critique_aspect": Case(
         lambda judge: critique_aspect(judge, "tone", definition="It is kind."),
         "aspect_verdict",
         ("yes", "no"),
-        single(critique, "yes"),
+        single(replies.critique, "yes"),
     ),
     "detect_abstention": Case(
         lambda judge: detect_abstention(judge, of="answer"),
         "answer_abstention",
         ("abstains", "answers"),
-        single(abstains, "abstains"),
+        single(replies.abstains, "abstains"),
     ),
     "detect_answerable": Case(
-        detect_answerable, "answerable", ("answer", "do not answer"), single(answerable, "answer")
+        detect_answerable, "answerable", ("answer", "do not answer"), single(replies.answerable, "answer")
     ),
 }
 LISTED = {name: case for name, case in CASES.items() if case.items}
@@ -258,15 +244,15 @@ def test_an_item_0_is_dropped_if_the_last_item_is_there(name):
     assert labels_of(found(case, judge)) == [strong, weak, strong]
 
 
-@each(
-    ("step", "entries"),
-    [
-        (CASES["critique_aspect"].step, {"contexts": "windows"}),
-        (CASES["grade_rubric"].step, {"contexts": "windows"}),
-        (lambda judge: verify_statements(judge, of="answer", by_chunk=True), {"by_chunk": True}),
-        (lambda judge: grade_relevance(judge, scale=(1, 5), pointwise=True), {"scale": (1, 5), "pointwise": True}),
-    ],
-)
+OPTIONS = [
+    (CASES["critique_aspect"].step, {"contexts": "windows"}),
+    (CASES["grade_rubric"].step, {"contexts": "windows"}),
+    (lambda judge: verify_statements(judge, of="answer", by_chunk=True), {"by_chunk": True}),
+    (lambda judge: grade_relevance(judge, scale=(1, 5), pointwise=True), {"scale": (1, 5), "pointwise": True}),
+]
+
+
+@each(("step", "entries"), OPTIONS)
 def test_the_instrument_holds_the_options_beside_judge_prompts_and_schema(step, entries):
     instrument = step(scripted()).instrument
     assert {name: instrument[name] for name in entries} == entries
@@ -315,23 +301,23 @@ TEXTS = ("Мюнхен стоит на Изаре.", "Париж стоит на
 CASES_OF_ITEM_NUMBERS = {
     "verify_statements": (
         faithfulness,
-        [statements(*TEXTS)],
-        lambda n: verdicts(absent(n), supported(n + 1, "2.1"), supported(n + 2, "3.1")),
+        [replies.statements(*TEXTS)],
+        lambda n: replies.verdicts(replies.absent(n), replies.supported(n + 1, "2.1"), replies.supported(n + 2, "3.1")),
     ),
     "classify_statements": (
         partial(answer_correctness, weights=(1, 0)),
-        [statements(*TEXTS), statements(TEXTS[0], TEXTS[2])],
-        lambda n: classification(tp={n: [n], n + 2: [n + 1]}, fp=[n + 1]),
+        [replies.statements(*TEXTS), replies.statements(TEXTS[0], TEXTS[2])],
+        lambda n: replies.classification(tp={n: [n], n + 2: [n + 1]}, fp=[n + 1]),
     ),
     "grade_contexts": (
         partial(context_precision, against="question"),
         [],
-        lambda n: grades({n: False, n + 1: True, n + 2: True}),
+        lambda n: replies.grades({n: False, n + 1: True, n + 2: True}),
     ),
     "grade_relevance": (
         lambda judge: ndcg_at(3, llm_grader(judge)),
         [],
-        lambda n: relevance({n: 0, n + 1: 3, n + 2: 1}),
+        lambda n: replies.relevance({n: 0, n + 1: 3, n + 2: 1}),
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Step: the description of a user's question to the judge, with prompts, inputs and an offline answer."""
+"""Step and JudgeStep: a user's question to the judge, with prompts, inputs and an offline answer."""
 
 import asyncio
 import pickle
@@ -8,9 +8,12 @@ from typing import Literal
 
 import pytest
 from helpers.each import each, error_of
+from helpers.offline import own_metric
 from helpers.own.politeness import PROMPTS, Politeness, rate, share
 from helpers.own.politeness import politeness as politeness_by
-from helpers.scripted import human_of, scripted
+from helpers.scripted import Refusal, answering, human_of, scripted
+from langchain_core.messages import AIMessage
+from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field
 
 from langchain_rageval import Judge, Metric, OfflineJudge, Prompt, PromptSet, Sample, Step, Value, evaluate, jury, plan
@@ -18,6 +21,8 @@ from langchain_rageval import steps as public_steps
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts import answer_schemas
 from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.run.run import Run
+from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
 from langchain_rageval.testing import ScriptedJudge
 
 KIND, RUDE = Politeness(reason="Thanks.", polite=True), Politeness(reason="An order.", polite=False)
@@ -48,15 +53,16 @@ def message_of(step, sample=SAMPLE, reply=KIND, **options):
     return human_of(judge.asked[0])
 
 
-def test_it_adds_the_typed_answer_under_the_name_of_the_class_in_snake_case():
+def test_it_adds_the_typed_answer_under_the_name_of_the_class_in_snake_case_or_under_the_given_key():
     assert answer_of(rate, scripted(KIND)) == KIND
     assert asyncio.run(rate(scripted(RUDE)).ainvoke({"sample": SAMPLE}))["politeness"] == RUDE
-
-
-@each(("title", "name"), [("ToneOfVoice", "tone_of_voice"), ("HTMLTags", "html_tags"), ("GPT4Tone", "gpt4_tone")])
-def test_names_follow_from_the_answer_class(title, name):
-    step = Step(type(title, (Parts,), {}), prompts=ONE, reads=["answer"])
-    assert (step.name, step.key) == (name, name)
+    for title, name in (("ToneOfVoice", "tone_of_voice"), ("HTMLTags", "html_tags"), ("GPT4Tone", "gpt4_tone")):
+        step = Step(type(title, (Parts,), {}), prompts=ONE, reads=["answer"])
+        assert (step.name, step.key) == (name, name)
+    step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
+    assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
+    assert step(scripted()).get_name() == "rate"
+    assert Step(Politeness, prompts=ONE, reads=("answer",), name="rate").key == "rate"
 
 
 def test_a_step_without_its_judge_is_no_step_of_a_metric():
@@ -65,65 +71,58 @@ def test_a_step_without_its_judge_is_no_step_of_a_metric():
     )
 
 
-def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered():
+def test_the_request_has_fields_or_the_output_of_a_function_as_json_numbered_contexts_and_examples():
     human = message_of(Step(Politeness, prompts=ONE, reads=("question", "contexts", "answer")))
     assert list(read_inputs(human).items()) == [("question", "How?"), ("answer", "Thank you {name}!")]
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third." in human
+    counting = {"inputs": lambda sample: {"words": len(sample.answer.split()), "contexts": ["Only. This."]}}
+    human = message_of(Step(Politeness, prompts=ONE, **counting))
+    assert read_inputs(human) == {"words": 3}
+    assert "[1]\n[1.1] Only.\n[1.2] This.\n\n" in human
+    example = {"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}
+    shown = Prompt(instruction="Rate.", examples=[example])
+    assert '"An order."' in message_of(Step(Politeness, prompts=shown, reads=("answer",)))
 
 
-@each(
-    ("options", "shows"),
-    [
-        ({"reads": ("question", "answer")}, True),
-        ({"reads": ("question", "history")}, False),
-        ({"reads": ("answer",)}, False),
-        ({"inputs": lambda sample: {"answer": sample.answer}}, True),
-    ],
-)
+SHOWN = [
+    ({"reads": ("question", "answer")}, True),
+    ({"reads": ("question", "history")}, False),
+    ({"reads": ("answer",)}, False),
+    ({"inputs": lambda sample: {"answer": sample.answer}}, True),
+]
+
+
+@each(("options", "shows"), SHOWN)
 def test_the_judge_is_shown_the_question_unless_the_fields_say_otherwise(options, shows):
     assert Step(Politeness, prompts=ONE, **options)(scripted()).shows_question is shows
 
 
-def test_the_inputs_may_be_a_function_of_the_sample():
-    def inputs(sample):
-        return {"words": len(sample.answer.split()), "contexts": ["Only. This."]}
+LANGUAGES = [
+    (PROMPTS, SAMPLE, {}, "Say whether"),
+    (PROMPTS, RUSSIAN, {}, "Определите"),
+    (PROMPTS, SAMPLE, {"language": "ru"}, "Определите"),
+    ({"ru": PROMPTS["ru"]}, SAMPLE, {}, "Определите"),
+    ({"ru": PROMPTS["ru"], "en": PROMPTS["en"]}, SAMPLE, {"language": "zh"}, "Say whether"),
+    (PROMPTS["ru"], SAMPLE, {}, "Определите"),
+    (MANY, GERMAN, {}, "Bewerte"),
+    (MANY, GERMAN, {"language": "ru"}, "Определите"),
+    (MANY, Sample(question="¿Dónde está el río más largo?", answer="Aquí."), {}, "Say whether"),
+    (MANY, SAMPLE, {"prompts": PromptSet.default("ru")}, "Определите"),
+    ("critique_aspect", RUSSIAN, {}, PromptSet.default("ru").get("critique_aspect").instruction),
+]
 
-    human = message_of(Step(Politeness, prompts=ONE, inputs=inputs))
-    assert read_inputs(human) == {"words": 3}
-    assert "[1]\n[1.1] Only.\n[1.2] This.\n\n" in human
 
-
-@each(
-    ("prompts", "sample", "options", "instruction"),
-    [
-        (PROMPTS, SAMPLE, {}, "Say whether"),
-        (PROMPTS, RUSSIAN, {}, "Определите"),
-        (PROMPTS, SAMPLE, {"language": "ru"}, "Определите"),
-        ({"ru": PROMPTS["ru"]}, SAMPLE, {}, "Определите"),
-        ({"ru": PROMPTS["ru"], "en": PROMPTS["en"]}, SAMPLE, {"language": "zh"}, "Say whether"),
-        (PROMPTS["ru"], SAMPLE, {}, "Определите"),
-        (MANY, GERMAN, {}, "Bewerte"),
-        (MANY, GERMAN, {"language": "ru"}, "Определите"),
-        (MANY, Sample(question="¿Dónde está el río más largo?", answer="Aquí."), {}, "Say whether"),
-        (MANY, SAMPLE, {"prompts": PromptSet.default("ru")}, "Определите"),
-        ("critique_aspect", RUSSIAN, {}, PromptSet.default("ru").get("critique_aspect").instruction),
-    ],
-)
+@each(("prompts", "sample", "options", "instruction"), LANGUAGES)
 def test_the_prompt_is_in_the_language_of_the_question_or_the_judge_or_the_one_there_is(
     prompts, sample, options, instruction
 ):
     assert instruction in message_of(Step(Politeness, prompts=prompts, reads=("answer",)), sample, **options)
 
 
-def test_examples_are_shown():
-    example = {"input": {"answer": "Go away."}, "output": {"reason": "An order.", "polite": False}}
-    shown = Prompt(instruction="Rate.", examples=[example])
-    assert '"An order."' in message_of(Step(Politeness, prompts=shown, reads=("answer",)))
-
-
 READS_OR_INPUTS = (
-    'step politeness takes reads=("question", "answer"), the fields that it sends, or inputs=, a function of the sample'
+    'step politeness takes reads=("question", "answer"), the fields that it sends, or inputs=, a function '
 )
+READS_OR_INPUTS += "of the sample"
 PROMPT_OR_PROMPTS = 'prompts of step politeness is a Prompt, {"en": Prompt(...), ...}, or the name of a packaged prompt'
 
 
@@ -137,49 +136,48 @@ class Selfish(BaseModel):
     inner: "list[Selfish]"
 
 
-@each(
-    ("options", "message"),
-    [
-        (
-            {"answer": Prompt(instruction="?")},
-            "a step takes the pydantic class of its answer, got Prompt(instruction='?', examples=[])",
-        ),
-        ({"reads": ()}, f"{READS_OR_INPUTS}, got neither"),
-        ({"inputs": dict}, f"{READS_OR_INPUTS}, got both"),
-        (
-            {"reads": ("answr",)},
-            f"step politeness reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
-        ),
-        ({"reads": (), "inputs": "answer"}, "inputs of step politeness is a function of the sample, got str"),
-        ({"prompts": TEXT}, f"{PROMPT_OR_PROMPTS}, got {TEXT!r}: write Prompt(instruction={TEXT!r})"),
-        ({"prompts": {}}, f"{PROMPT_OR_PROMPTS}, got {{}}"),
-        ({"prompts": {"en": "Rate it."}}, f"{PROMPT_OR_PROMPTS}, got a mapping to str"),
-        ({"prompts": {"en": WRONG}}, "politeness, output of example 1: polite: Field required"),
-        ({"prompts": {"RU": ONE}}, "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'"),
-        ({"key": ""}, "name and key of the step for Politeness must not be empty"),
-        ({"name": "", "key": "polite"}, "name and key of the step for Politeness must not be empty"),
-        ({"reducer": "most"}, 'reducer is "majority", "median", "mean" or a function of the answers, got \'most\''),
-        ({"windows": 3}, "windows is a function from the answers about parts of the contexts, got 3"),
-        ({"key": "sample"}, "key of step politeness must not be 'sample': the state holds the sample under it"),
-        ({"answer": Selfish}, "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself"),
-    ],
-)
+MISTAKES = [
+    (
+        {"answer": Prompt(instruction="?")},
+        "a step takes the pydantic class of its answer, got Prompt(instruction='?', examples=[])",
+    ),
+    ({"reads": ()}, f"{READS_OR_INPUTS}, got neither"),
+    ({"inputs": dict}, f"{READS_OR_INPUTS}, got both"),
+    (
+        {"reads": ("answr",)},
+        f"step politeness reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
+    ),
+    ({"reads": (), "inputs": "answer"}, "inputs of step politeness is a function of the sample, got str"),
+    ({"prompts": TEXT}, f"{PROMPT_OR_PROMPTS}, got {TEXT!r}: write Prompt(instruction={TEXT!r})"),
+    ({"prompts": {}}, f"{PROMPT_OR_PROMPTS}, got {{}}"),
+    ({"prompts": {"en": "Rate it."}}, f"{PROMPT_OR_PROMPTS}, got a mapping to str"),
+    ({"prompts": {"en": WRONG}}, "politeness, output of example 1: polite: Field required"),
+    ({"prompts": {"RU": ONE}}, "prompts of step politeness: 'RU' is no ISO 639-1 code of a language, such as 'ru'"),
+    ({"key": ""}, "name and key of the step for Politeness must not be empty"),
+    ({"name": "", "key": "polite"}, "name and key of the step for Politeness must not be empty"),
+    ({"reducer": "most"}, 'reducer is "majority", "median", "mean" or a function of the answers, got \'most\''),
+    ({"windows": 3}, "windows is a function from the answers about parts of the contexts, got 3"),
+    ({"key": "sample"}, "key of step politeness must not be 'sample': the state holds the sample under it"),
+    ({"answer": Selfish}, "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself"),
+]
+
+
+@each(("options", "message"), MISTAKES)
 def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(options, message):
     given = {"answer": Politeness, "prompts": ONE, "reads": ("answer",), **options}
     assert str(error_of(ConfigError, Step, **given)) == message
 
 
-@each(
-    ("inputs", "message"),
-    [
-        (lambda sample: sample.answer, "returned str: it must return a mapping"),
-        (
-            lambda _: {"contexts": "text"},
-            "gave contexts that are not a list of texts: they are numbered for the judge; use another name for other "
-            "data",
-        ),
-    ],
-)
+NO_INPUTS = [
+    (lambda sample: sample.answer, "returned str: it must return a mapping"),
+    (
+        lambda _: {"contexts": "text"},
+        "gave contexts that are not a list of texts: they are numbered for the judge; use another name for other data",
+    ),
+]
+
+
+@each(("inputs", "message"), NO_INPUTS)
 def test_inputs_that_cannot_be_sent_are_an_error_that_names_the_step(inputs, message):
     step = Step(Politeness, prompts=ONE, inputs=inputs)
     assert str(error_of(ConfigError, answer_of, step, scripted())) == f"inputs of step politeness {message}"
@@ -379,8 +377,95 @@ def test_a_prompt_set_in_a_language_of_the_users_takes_the_steps_prompt_in_it(tm
     assert "Bewerte sie." in message_of(step, SAMPLE, prompts=prompts)
 
 
-def test_name_and_key_may_be_given():
-    step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
-    assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
-    assert step(scripted()).get_name() == "rate"
-    assert Step(Politeness, prompts=ONE, reads=("answer",), name="rate").key == "rate"
+# The step of a judge
+
+TONE = PROMPTS["en"]
+POLITE = Politeness(reason="Thanks.", polite=True)
+STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First. Second.", "Third."]}
+
+
+def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
+    step = JudgeStep(TONE, scripted(Refusal()), Politeness, name="tone")
+    assert error_of(Refusal, step.invoke, STATE).rageval_step == "tone"
+
+
+NO_OPTIONS = [
+    ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
+    ({"steps": None}, "steps: Input should be an instance of Runnable, got None"),
+    ({"reduce": 0.5}, "reduce: Input should be callable, got 0.5"),
+]
+
+
+@each(("options", "told"), NO_OPTIONS)
+def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, told):
+    given = {"aspect": "answer", "reads": {"answer"}, "steps": JudgeStep(TONE, scripted(), Politeness), "reduce": len}
+    assert f"metric 'politeness': {told}" in str(error_of(ConfigError, Metric, "politeness", **{**given, **options}))
+
+
+def test_a_reducer_that_reads_what_no_step_adds_is_told_what_there_is():
+    metric = own_metric(lambda state: Value(state["tone"]), "length")
+    report = evaluate([{"question": "How?", "answer": "Thanks."}], metric, progress=False)
+    failure = report.rows[0].scores["length"].failure
+    assert failure.message == "reduce of length reads 'tone', which no step adds: the state has 'sample'"
+    assert failure.step == "reduce of length"
+
+
+def test_a_prompt_that_does_not_exist_and_a_chain_of_the_user_among_the_steps_are_refused_at_once():
+    error = error_of(ConfigError, JudgeStep, "tone", scripted(), Politeness)
+    assert str(error).startswith("no prompt for the step 'tone'; there are ")
+    chain = ChatPromptTemplate.from_template("{question}") | scripted(POLITE)
+    error = error_of(ConfigError, Metric, "tone", aspect="answer", reads={"answer"}, steps=chain, reduce=len)
+    assert str(error) == (
+        "steps of tone contains a ChatPromptTemplate, which takes no state: "
+        "write steps=Step.from_chain(chain, key=..., reads=...)"
+    )
+
+
+def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
+    judge = answering(lambda messages: POLITE)
+    step, run = JudgeStep(TONE, judge, Politeness), Run()
+    for state in (STATE, STATE, {**STATE, "answer": "Other."}, {**STATE, "contexts": ["Other."]}):
+        step.invoke(state, run.into({}))
+    assert len(judge.asked) == 3
+    step.invoke(STATE)
+    assert len(judge.asked) == 4
+
+
+def test_steps_that_ask_otherwise_share_nothing():
+    judge = answering(lambda messages: POLITE)
+    others = {
+        "prompt": JudgeStep(TONE.model_copy(update={"instruction": "Other."}), judge, Politeness),
+        "language": JudgeStep(TONE, Judge(judge, language="ru"), Politeness),
+        "layout": JudgeStep(TONE, Judge(judge, layout="instruction_first"), Politeness),
+        "model": JudgeStep(TONE, scripted(POLITE), Politeness),
+    }
+    for difference, other in others.items():
+        config = Run().into({})
+        JudgeStep(TONE, judge, Politeness).invoke(STATE, config)
+        run = Run.of(config).metered()
+        other.invoke(STATE, run.into({}))
+        assert run.meter.usage.calls == 1, difference
+
+
+def test_a_step_shows_its_name_and_no_secret():
+    class Keyed(type(scripted())):
+        api_key: str = "sk-very-secret"
+
+    step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Politeness, name="tone")
+    assert repr(step).startswith("tone(Judge(")
+    assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
+
+
+def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Politeness).invoke({**STATE, "question": "Как застраховать баню?"})
+    assert human_of(judge.asked[0]).startswith("## Контексты\n")
+    assert judge.asked[0][0].text == PromptSet.default("ru").common.system
+
+
+@each(
+    ("length", "most", "rounded"),
+    [(0, 10, 10), (32, 10, 10), (33, 11, 20), (62, 20, 20), (63, 21, 40), (999, 333, 640)],
+)
+def test_a_list_may_hold_what_its_text_holds_rounded_up_to_10_20_40_and_so_on(length, most, rounded):
+    assert (most_items("a" * length), list_length("a" * length)) == (most, rounded)

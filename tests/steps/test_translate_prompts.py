@@ -86,19 +86,19 @@ def test_the_draft_is_saved_for_a_person_and_judges_with_it(tmp_path):
     assert judge.asked[0][0].text == drafted.common.system
 
 
-@each(
-    ("change", "told"),
-    [
-        (lambda text: text.replace("`", "'"), "lacks `"),
-        (lambda text: text.replace("{problem}", ""), r"lacks \{problem\}"),
-        (lambda text: text.replace("- supported:", "- gestützt:"), "lacks - supported"),
-        (lambda text: text.replace('"contradicts"', '"Widerspruch"'), 'lacks "contradicts"'),
-        (lambda text: text.replace("A.1", "A.I"), "lacks A.1"),
-        (lambda text: text.replace(MARK, ""), "is not translated"),
-        (lambda text: "", "lacks|is not translated"),
-        (lambda text: text.replace(". ", ", "), "sentences instead of"),
-    ],
-)
+CHANGES = [
+    (lambda text: text.replace("`", "'"), "lacks `"),
+    (lambda text: text.replace("{problem}", ""), r"lacks \{problem\}"),
+    (lambda text: text.replace("- supported:", "- gestützt:"), "lacks - supported"),
+    (lambda text: text.replace('"contradicts"', '"Widerspruch"'), 'lacks "contradicts"'),
+    (lambda text: text.replace("A.1", "A.I"), "lacks A.1"),
+    (lambda text: text.replace(MARK, ""), "is not translated"),
+    (lambda text: "", "lacks|is not translated"),
+    (lambda text: text.replace(". ", ", "), "sentences instead of"),
+]
+
+
+@each(("change", "told"), CHANGES)
 def test_what_loses_its_form_is_asked_again_and_then_refused(change, told):
     judge = translating(change)
     error = error_of(JudgeOutputError, translate_prompts, Judge(judge, attempts=2), "de")

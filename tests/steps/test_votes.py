@@ -21,17 +21,17 @@ def told(*votes, judges=(ONE, ONE, ONE)):
     return list(agreement_rates({4: "text"}, voters, [{4: vote} for vote in votes]))
 
 
-@each(
-    ("votes", "tie", "decided"),
-    [
-        (["a"], "t", "a"),
-        (["a", "b"], "t", "t"),
-        (["b", "a", "b"], "t", "b"),
-        (["a", "b", "c", "c", "a"], "t", "t"),
-        ([True, False], True, True),
-        ([False, True, False], True, False),
-    ],
-)
+MAJORITIES = [
+    (["a"], "t", "a"),
+    (["a", "b"], "t", "t"),
+    (["b", "a", "b"], "t", "b"),
+    (["a", "b", "c", "c", "a"], "t", "t"),
+    ([True, False], True, True),
+    ([False, True, False], True, False),
+]
+
+
+@each(("votes", "tie", "decided"), MAJORITIES)
 def test_the_most_frequent_vote_decides_and_otherwise_the_tie_does(votes, tie, decided):
     assert majority(votes, tie=tie) == decided
 
@@ -88,18 +88,18 @@ def test_optional_and_annotated_fields_decide_and_optional_texts_do_not():
 OTHER, THIRD = (Judge(type(name, (type(scripted()),), {})()) for name in ("Other", "Third"))
 
 
-@each(
-    ("votes", "judges", "rate", "reason"),
-    [
-        ("aba", [ONE, ONE, ONE], "0.67", "2 of 3 draws"),
-        ("ab", [ONE, ONE], "0.50", "1 of 2 draws: a, b"),
-        ("aa", [OTHER, THIRD], "1.00", "2 of 2 votes"),
-        ("ab", [OTHER, THIRD], "0.50", "1 of 2 votes; Other(): a; Third(): b"),
-        ("aba", [ONE, OTHER, TWO], "0.67", "2 of 3 votes; Other(): b"),
-        ("abc", [OTHER, THIRD, ONE], "0.33", "1 of 3 votes; Other(): a; Third(): b; Scripted(): c"),
-        ("abba", [OTHER, OTHER, THIRD, THIRD], "0.50", "2 of 4 votes; Other(): a; Other(): b; Third(): b; Third(): a"),
-    ],
-)
+RATES = [
+    ("aba", [ONE, ONE, ONE], "0.67", "2 of 3 draws"),
+    ("ab", [ONE, ONE], "0.50", "1 of 2 draws: a, b"),
+    ("aa", [OTHER, THIRD], "1.00", "2 of 2 votes"),
+    ("ab", [OTHER, THIRD], "0.50", "1 of 2 votes; Other(): a; Third(): b"),
+    ("aba", [ONE, OTHER, TWO], "0.67", "2 of 3 votes; Other(): b"),
+    ("abc", [OTHER, THIRD, ONE], "0.33", "1 of 3 votes; Other(): a; Third(): b; Scripted(): c"),
+    ("abba", [OTHER, OTHER, THIRD, THIRD], "0.50", "2 of 4 votes; Other(): a; Other(): b; Third(): b; Third(): a"),
+]
+
+
+@each(("votes", "judges", "rate", "reason"), RATES)
 def test_the_rate_counts_the_most_frequent_vote_and_names_the_judges_that_disagree(votes, judges, rate, reason):
     (finding,) = told(*votes, judges=judges)
     assert finding == Finding(kind="agreement", number=4, text="text", verdict=rate, reason=reason)
@@ -135,90 +135,76 @@ def flags(*values, kind=Flag, **fields):
     return [kind(ok=value, **fields) for value in values]
 
 
-TONE, FORM = Aspect(aspect="tone", ok=True), Aspect(aspect="form", ok=False)
+BOTH = TONE, FORM = [Aspect(aspect="tone", ok=True), Aspect(aspect="form", ok=False)]
+MIXED = flags(True, False)
 TWINS = [flags(True, ok, kind=Item, statement=7) for ok in (False, True)]
 
 
-@each(
-    ("kind", "votes", "decided", "rates"),
-    [
-        (bool | None, [True, None, True], True, "field 0.67"),
-        (bool | None, [True, None, None], None, "field 0.67"),
-        (bool | None, [True, True, None, None, None], None, "field 0.60"),
-        (Annotated[Literal["x", "y"] | None, Field(description="d")], ["x", "x", None], "x", "field 0.67"),
-        (Annotated[int, Field(ge=1, le=5)], [1, 1, 2, 5, 5], 2, "field 0.40"),
-        (float | None, [0.2, None, 0.6], 0.4, "field 0.33"),
-        (int, [5, 3], 3, "field 0.50"),
-        (int | None, [None, None, 1, 2], UNDECIDED, "field 0.50"),
-        (int | None, [None, 1, 2, 2], 2, "field 0.50"),
-        (bool, [True, False], UNDECIDED, "field 0.50"),
-        (Color, [Color.RED, Color.RED, Color.BLUE], Color.RED, "field 0.67"),
-        (Color, [Color.RED, Color.GREEN, Color.BLUE], UNDECIDED, "field 0.33"),
-        (Level, [1, 3, 3], Level.HIGH, "field 0.67"),
-        (bool | Literal["unknown"], [True, "unknown", "unknown"], "unknown", "field 0.67"),
-        (Flag | bool, [Flag(ok=True), Flag(ok=True), False], Flag(ok=True), "field 0.67"),
-        (Flag | bool, [Flag(ok=True), Flag(ok=False), False], UNDECIDED, "field 0.33"),
-        (list[bool], [[True, True], [True, False], [True, False]], [True, False], "field[1] 1.00, field[2] 0.67"),
-        (
-            tuple[bool, bool],
-            [(True, True), (True, False)] * 2 + [(True, True)],
-            (True, True),
-            "field[1] 1.00, field[2] 0.60",
-        ),
-        (
-            dict[str, bool],
-            [{"x": True, "y": False}] * 2 + [{"x": False}],
-            {"x": True, "y": False},
-            "field[x] 0.67, field[y] 0.67",
-        ),
-        (list[str], [["a", "b"], ["a"], ["a", "e"]], ["a"], "field: a 1.00, field: b 0.67, field: e 0.67"),
-        (list[Literal["p", "q"]], [["p", "q"], ["q"], ["q", "p"]], ["q", "p"], "field: p 0.67, field: q 1.00"),
-        (
-            Nested,
-            [
-                {"items": items(s1=True, s2=False), "color": "red"},
-                {"items": items(s2=True, s1=True), "color": "red"},
-                {"items": items(s1=False, s2=False)},
-            ],
-            Nested(items=items(s1=True, s2=False), color="red"),
-            "field.color 0.67, field.items[1].ok 0.67, field.items[1].statement 1.00, field.items[2].ok 0.67, "
-            "field.items[2].statement 1.00",
-        ),
-        (
-            list[Aspect],
-            [[TONE, FORM], [TONE, FORM], [FORM, TONE]],
-            [TONE, FORM],
-            "field[form].aspect 1.00, field[form].ok 1.00, field[tone].aspect 1.00, field[tone].ok 1.00",
-        ),
-        (
-            list[Flag],
-            [flags(True, False), flags(True, True), flags(False, False)],
-            flags(True, False),
-            "field[1].ok 0.67, field[2].ok 0.67",
-        ),
-        (
-            list[Item],
-            [TWINS[0], TWINS[0], TWINS[1]],
-            TWINS[0],
-            "field[1].ok 1.00, field[1].statement 1.00, field[2].ok 0.67, field[2].statement 1.00",
-        ),
-        (
-            list[Point],
-            [points(True), points(True, False), points(True, False)],
-            points(True, False),
-            "field[p0].ok 1.00, field[p1].ok 0.67",
-        ),
-    ],
-)
+FIELDS = [  # the type, votes, the decision, and what follows "field" in the name of each part, with its rate
+    (bool | None, [True, None, True], True, " 0.67"),
+    (bool | None, [True, None, None], None, " 0.67"),
+    (bool | None, [True, True, None, None, None], None, " 0.60"),
+    (Annotated[Literal["x", "y"] | None, Field(description="d")], ["x", "x", None], "x", " 0.67"),
+    (Annotated[int, Field(ge=1, le=5)], [1, 1, 2, 5, 5], 2, " 0.40"),
+    (float | None, [0.2, None, 0.6], 0.4, " 0.33"),
+    (int, [5, 3], 3, " 0.50"),
+    (int | None, [None, None, 1, 2], UNDECIDED, " 0.50"),
+    (int | None, [None, 1, 2, 2], 2, " 0.50"),
+    (bool, [True, False], UNDECIDED, " 0.50"),
+    (Color, [Color.RED, Color.RED, Color.BLUE], Color.RED, " 0.67"),
+    (Color, [Color.RED, Color.GREEN, Color.BLUE], UNDECIDED, " 0.33"),
+    (Level, [1, 3, 3], Level.HIGH, " 0.67"),
+    (bool | Literal["unknown"], [True, "unknown", "unknown"], "unknown", " 0.67"),
+    (Flag | bool, [Flag(ok=True), Flag(ok=True), False], Flag(ok=True), " 0.67"),
+    (Flag | bool, [Flag(ok=True), Flag(ok=False), False], UNDECIDED, " 0.33"),
+    (list[bool], [[True, True], [True, False], [True, False]], [True, False], "[1] 1.00, [2] 0.67"),
+    (tuple[bool, bool], [(True, True), (True, False)] * 2 + [(True, True)], (True, True), "[1] 1.00, [2] 0.60"),
+    (dict[str, bool], [{"x": True, "y": False}] * 2 + [{"x": False}], {"x": True, "y": False}, "[x] 0.67, [y] 0.67"),
+    (list[str], [["a", "b"], ["a"], ["a", "e"]], ["a"], ": a 1.00, : b 0.67, : e 0.67"),
+    (list[Literal["p", "q"]], [["p", "q"], ["q"], ["q", "p"]], ["q", "p"], ": p 0.67, : q 1.00"),
+    (
+        Nested,
+        [
+            {"items": items(s1=True, s2=False), "color": "red"},
+            {"items": items(s2=True, s1=True), "color": "red"},
+            {"items": items(s1=False, s2=False)},
+        ],
+        Nested(items=items(s1=True, s2=False), color="red"),
+        ".color 0.67, .items[1].ok 0.67, .items[1].statement 1.00, .items[2].ok 0.67, .items[2].statement 1.00",
+    ),
+    (
+        list[Aspect],
+        [BOTH, BOTH, [FORM, TONE]],
+        BOTH,
+        "[form].aspect 1.00, [form].ok 1.00, [tone].aspect 1.00, [tone].ok 1.00",
+    ),
+    (list[Flag], [MIXED, flags(True, True), flags(False, False)], MIXED, "[1].ok 0.67, [2].ok 0.67"),
+    (
+        list[Item],
+        [TWINS[0], TWINS[0], TWINS[1]],
+        TWINS[0],
+        "[1].ok 1.00, [1].statement 1.00, [2].ok 0.67, [2].statement 1.00",
+    ),
+    (
+        list[Point],
+        [points(True), points(True, False), points(True, False)],
+        points(True, False),
+        "[p0].ok 1.00, [p1].ok 0.67",
+    ),
+]
+
+
+@each(("kind", "votes", "decided", "rates"), FIELDS)
 def test_each_order_of_the_votes_decides_a_field_alike_and_the_rate_of_each_part_is_told(kind, votes, decided, rates):
     answer = create_model("Answer", field=(kind, ...))
+    told_rates = ", ".join(f"field{rate}" for rate in rates.split(", "))
     for order in permutations(votes):
         counted = AnswerVotes()
         joined = counted.answer([answer(field=vote) for vote in order]).field
         assert (UNDECIDED if counted.is_undecided else joined) == decided
         findings = list(counted.findings([Voter(ONE, draw) for draw in range(len(votes))]))
         assert [finding.number for finding in findings] == list(range(1, len(findings) + 1))
-        assert ", ".join(sorted(f"{finding.text} {finding.verdict}" for finding in findings)) == rates
+        assert ", ".join(sorted(f"{finding.text} {finding.verdict}" for finding in findings)) == told_rates
 
 
 def test_the_votes_on_an_element_say_whether_each_list_has_it():

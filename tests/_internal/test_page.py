@@ -1,5 +1,6 @@
-"""What notebooks show of samples, scores, rows, prompts and questions: readable, escaped, bounded."""
+"""Texts on pages, terminals and in notebooks: readable, escaped, bounded, without control characters."""
 
+import json
 import re
 
 import pytest
@@ -7,6 +8,7 @@ from helpers.each import each
 from helpers.reports import Tags, sample, score
 
 from langchain_rageval import Finding, PromptSet, Row, Sample, Score, Testset
+from langchain_rageval._internal.page import printable, printable_json, printable_lines
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.testset import TestsetRow, Trial
 
@@ -105,3 +107,22 @@ def test_long_texts_and_long_lists_are_cut_and_say_so():
     assert "[1,000,000 characters]" in page
     assert "1,000 contexts" in page
     assert "and 950 more" in page
+
+
+# Texts without characters that command the terminal or reverse the writing direction
+
+
+COMMANDS = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\u200f\u061c\u2028\rd"
+FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
+
+
+def test_a_text_is_one_line_without_control_characters_and_marks():
+    assert printable("a\x1b[31m b\n\tc\u202ed\x9b") == "a\ufffd[31m b cd\ufffd"
+    assert printable_lines("a\n\x00b\u2067c") == "a\n\ufffdbc"
+    assert printable("ёж, 中文, עברית, 👨‍👩‍👧 «да»") == "ёж, 中文, עברית, 👨‍👩‍👧 «да»"
+
+
+def test_a_json_document_keeps_its_content():
+    document = json.dumps({COMMANDS: COMMANDS}, ensure_ascii=False)
+    assert not FORBIDDEN & set(printable_json(document))
+    assert json.loads(printable_json(document)) == {COMMANDS: COMMANDS}
