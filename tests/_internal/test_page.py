@@ -48,15 +48,8 @@ def test_foreign_text_is_escaped_all_tags_are_closed_and_no_colours_are_set(name
 
 def test_a_sample_shows_question_answer_numbered_contexts_and_references():
     page = Sample(question="Где?", answer="Тут.", contexts=["a", "b"], references=["Там."])._repr_html_()
-    assert [told for told in Tags(page).texts if told.strip()] == [
-        "Где?",
-        "Тут.",
-        "2 contexts",
-        "a",
-        "b",
-        "1 reference",
-        "Там.",
-    ]
+    shown = ["Где?", "Тут.", "2 contexts", "a", "b", "1 reference", "Там."]
+    assert [told for told in Tags(page).texts if told.strip()] == shown
     assert "<ol>" in page
 
 

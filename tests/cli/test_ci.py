@@ -25,8 +25,7 @@ def good(written):
 @pytest.fixture
 def baseline(rageval, good, tmp_path):
     """Write the report of a good run."""
-    code, _, _ = rageval("evaluate", good, "--out", tmp_path / "main.jsonl", "--quiet")
-    assert code == 0
+    assert rageval("evaluate", good, "--out", tmp_path / "main.jsonl", "--quiet")[0] == 0
     return tmp_path / "main.jsonl"
 
 
@@ -56,9 +55,8 @@ def junit(tmp_path):
         assert {child.tag for child in element} <= children
         assert re.fullmatch(r"\d*(\.\d*)?", element.get("time", ""))
     (suite,) = suites
-    cases = {
-        (case.get("classname"), case.get("name")): [(part.tag, part.get("message")) for part in case] for case in suite
-    }
+    problems = [[(part.tag, part.get("message")) for part in case] for case in suite]
+    cases = {(case.get("classname"), case.get("name")): found for case, found in zip(suite, problems, strict=True)}
     assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
     assert int(suite.get("tests")) == len(cases)
     assert int(suite.get("failures")) + int(suite.get("errors")) == sum(map(bool, cases.values()))
@@ -121,9 +119,7 @@ def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path, writ
     hostile = "<script>alert(1)</script> @admin closes #12 | `x` **bold** [a](https://example.org) \x00 </details>"
     rageval("ci", *OFFLINE, written(*answered(hostile)), "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
     markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
-    assert "<script" not in markdown
-    assert "@admin" not in markdown
-    assert "#12" not in markdown
+    assert [part for part in ("<script", "@admin", "#12") if part in markdown] == []
     assert markdown.replace("\\](https", "").count("](https") == 0
     assert markdown.count("</details>") == markdown.count("<details>")
     assert len(markdown) < 65_536
@@ -149,10 +145,8 @@ def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path, good):
     words = ["ci", *OFFLINE, good, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]
     code, _, err = rageval(*words)
     assert code == 2
-    told = (
-        f"{gone} does not exist [missing-baseline]: name the report of an earlier run, or add --allow missing-baseline"
-    )
-    assert told in err
+    problem = "does not exist [missing-baseline]: name the report of an earlier run, or add --allow missing-baseline"
+    assert f"{gone} {problem}" in err
     assert "--allow missing-baseline" in (tmp_path / "m.md").read_text(encoding="utf-8")
     assert [kind for problems in junit(tmp_path).values() for kind, _ in problems] == ["error"]
     assert "missing-baseline" in (tmp_path / "p.html").read_text(encoding="utf-8")
@@ -175,13 +169,8 @@ TILLS = "АБВГДЕЖЗИКЛМНОП"
 def till(number, **changed):
     fact = f"Касса {TILLS[number]} закрывается в {8 + number} часов {11 + number} минут вечера."
     question = f"Когда закрывается касса {TILLS[number]}?"
-    return {
-        "id": TILLS[number],
-        "question": question,
-        "answer": fact,
-        "contexts": [fact],
-        "references": [fact],
-    } | changed
+    told = {"id": TILLS[number], "question": question, "answer": fact, "contexts": [fact], "references": [fact]}
+    return told | changed
 
 
 ALL = [till(number) for number in range(15)]

@@ -69,27 +69,20 @@ def test_each_line_is_a_request_of_openai_s_own_type(answers, capsys):
     lines = [json.loads(line) for line in Path("wave-1.jsonl").read_text(encoding="utf-8").splitlines()]
     for line in lines:
         parsed = body.validate_python(line["body"])
-        assert parsed["model"] == "m"
-        assert line["url"] == "/v1/chat/completions"
-        assert len(line["custom_id"]) == 64
+        assert (parsed["model"], line["url"], len(line["custom_id"])) == ("m", "/v1/chat/completions", 64)
     assert len({line["custom_id"] for line in lines}) == len(lines) == 7
 
 
-def test_a_journal_holds_the_requests_of_one_run(answers, capsys):
+def test_a_journal_holds_the_requests_of_one_run_which_another_command_continues(answers, capsys):
     write_first_wave(capsys, "faithfulness")
+    assert cli(["resume", "run.db"]) == 2
+    problem = "run.db was written by `rageval requests`; continue with `rageval replies FILE --journal run.db`"
+    assert capsys.readouterr().err == f"rageval: {problem}\n"
     write_first_wave(capsys, "faithfulness", "--out", "copy.jsonl")
     assert cli(["requests", "answers.jsonl", "--metrics", "context_recall", "--judge", "vllm:m"]) == 2
     assert capsys.readouterr().err == (
         "rageval: run.db holds the requests of another run, `rageval requests answers.jsonl --metrics faithfulness "
         "--judge vllm:m --out copy.jsonl`; name another file with --journal\n"
-    )
-
-
-def test_rageval_resume_names_the_command_that_continues(answers, capsys):
-    write_first_wave(capsys, "faithfulness")
-    assert cli(["resume", "run.db"]) == 2
-    assert capsys.readouterr().err == (
-        "rageval: run.db was written by `rageval requests`; continue with `rageval replies FILE --journal run.db`\n"
     )
 
 
@@ -111,8 +104,7 @@ def test_a_complete_copy_may_be_read_after_an_incomplete_one(answers, runner, ca
     write_first_wave(capsys)
     read(capsys, runner.run("wave-1.jsonl", "wave-1.part.jsonl", leave_out={0, 1}))
     code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
-    assert code == 0
-    assert "have no line" not in shown.err
+    assert (code, "have no line" in shown.err) == (0, False)
     assert shown.err.startswith("rageval: wave 3: 4 requests written to wave-3.jsonl.")
 
 
@@ -157,36 +149,37 @@ CUT = "not a JSON object; the file was cut off or changed on the way: copy it ag
 FORMAT = "not a reply in OpenAI's batch format, {}; pass the output of the batch"
 
 
-@each(
-    ("text", "message"),
-    [
-        (lambda lines: "\n".join(lines)[:-40], f"out.jsonl, line 7: {CUT}"),
-        (
-            lambda lines: "\n".join([*lines, lines[1]]),
-            "out.jsonl, line 8: the request of custom_id {start}… is also answered in out.jsonl, line 2; "
-            "pass the output of one run of the batch",
-        ),
-        (lambda lines: '{"a": 1}', f"out.jsonl, line 1: {FORMAT.format('the key custom_id is missing')}"),
-        (
-            lambda lines: '{"custom_id": "x"}',
-            f"out.jsonl, line 1: {FORMAT.format('the keys response and error are both missing')}",
-        ),
-        (lambda lines: "", "out.jsonl is empty; pass the output for wave-1.jsonl"),
-        (
-            lambda lines: Path("wave-1.jsonl").read_text(encoding="utf-8"),
-            "out.jsonl, line 1: a request, not a reply; pass the file that the batch has written",
-        ),
-    ],
-    ids=["cut off", "two replies", "no id", "no reply", "empty", "requests"],
-)
+NO_REPLIES = [
+    (lambda lines: "\n".join(lines)[:-40], f"out.jsonl, line 7: {CUT}"),
+    (
+        lambda lines: "\n".join([*lines, lines[1]]),
+        "out.jsonl, line 8: the request of custom_id {start}… is also answered in out.jsonl, line 2; "
+        "pass the output of one run of the batch",
+    ),
+    (lambda lines: '{"a": 1}', f"out.jsonl, line 1: {FORMAT.format('the key custom_id is missing')}"),
+    (
+        lambda lines: '{"custom_id": "x"}',
+        f"out.jsonl, line 1: {FORMAT.format('the keys response and error are both missing')}",
+    ),
+    (lambda lines: "", "out.jsonl is empty; pass the output for wave-1.jsonl"),
+    (
+        lambda lines: Path("wave-1.jsonl").read_text(encoding="utf-8"),
+        "out.jsonl, line 1: a request, not a reply; pass the file that the batch has written",
+    ),
+]
+
+
+@each(("text", "message"), NO_REPLIES, ids=["cut off", "two replies", "no id", "no reply", "empty", "requests"])
 def test_a_file_that_does_not_hold_the_replies_is_refused(answers, runner, capsys, text, message):
     lines = replies(capsys, runner)
     Path("out.jsonl").write_text(text(lines), encoding="utf-8")
     assert error_of(capsys, "out.jsonl") == message.replace("{start}", json.loads(lines[1])["custom_id"][:12])
 
 
-def test_replies_of_an_earlier_wave_and_of_another_run_are_refused(answers, runner, capsys):
+def test_a_missing_file_and_replies_of_an_earlier_wave_and_of_another_run_are_refused(answers, runner, capsys):
     start = json.loads(replies(capsys, runner)[0])["custom_id"][:12]
+    problem = "out.jsonl cannot be read: No such file or directory; pass the output of the batch"
+    assert error_of(capsys, "out.jsonl") == problem
     read(capsys, "wave-1.out.jsonl")
     assert error_of(capsys, "wave-1.out.jsonl") == (
         "wave-1.out.jsonl holds the replies of wave 1, which were read before; wave 2 waits for the output for "
@@ -199,13 +192,6 @@ def test_replies_of_an_earlier_wave_and_of_another_run_are_refused(answers, runn
     )
 
 
-def test_a_missing_file_is_named(answers, capsys):
-    write_first_wave(capsys)
-    assert error_of(capsys, "out.jsonl") == (
-        "out.jsonl cannot be read: No such file or directory; pass the output of the batch"
-    )
-
-
 def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
     message = write_first_wave(capsys, "faithfulness,answer_similarity", "--embeddings", "vllm:BAAI/bge-m3")
     names = ["wave-1.BAAI-bge-m3", "wave-1"]
@@ -213,5 +199,4 @@ def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
     assert {path.name for path in Path().glob("wave-1*")} == {f"{name}.jsonl" for name in names}
     outputs = [runner.run(f"{name}.jsonl", f"{name}.out.jsonl") for name in names]
     code, shown = read(capsys, *outputs, "--json")
-    assert code == 0
-    assert json.loads(shown.out) == {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]}
+    assert (code, json.loads(shown.out)) == (0, {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]})

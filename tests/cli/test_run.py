@@ -69,10 +69,8 @@ def app(tmp_path, monkeypatch):
 @pytest.fixture
 def testset(tmp_path):
     """A test set of two questions in a file."""
-    rows = [
-        TestsetRow(id=f"q{n}", question=text, contexts=CONTEXTS, reference="1158", evolution="simple")
-        for n, text in enumerate([QUESTION, SECOND])
-    ]
+    shared = {"contexts": CONTEXTS, "reference": "1158", "evolution": "simple"}
+    rows = [TestsetRow(id=f"q{n}", question=text, **shared) for n, text in enumerate([QUESTION, SECOND])]
     Testset(rows).to_jsonl(tmp_path / "testset.jsonl")
     return "testset.jsonl"
 
@@ -115,15 +113,13 @@ def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, te
     words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db"]
     app.FAILS.append(SECOND)
     code, told, complaints = rageval(*words)
-    assert code == 0
-    assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
+    assert (code, told.splitlines()[0]) == (0, "2 questions asked: 1 without an error, 1 with contexts")
     error = f"ConnectionError: no index (question '{SECOND}')"
     assert complaints == f"rageval: failed questions: 1; first error: {error}\n"
     app.FAILS.clear()
     app.asked.clear()
     code, told, complaints = rageval("resume", "answers.db")
-    assert (code, complaints) == (0, "")
-    assert app.asked == [SECOND]
+    assert (code, complaints, app.asked) == (0, "", [SECOND])
     assert [sample.answer for sample in load_samples("answers.jsonl")] == [CONTEXTS[0]] * 2
 
 
@@ -146,20 +142,17 @@ def test_a_journal_is_used_again_only_for_the_stated_run(rageval, app, testset):
     assert rageval(*words, "--resume")[0] == 0
     assert app.asked == [SECOND]
     app.FAILS.clear()
-    code, told, complaints = rageval(*words, "--version", "1")
-    assert (code, app.asked) == (0, [SECOND])
-    assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
-    code, told, complaints = rageval(*words, "--retry-failed")
-    assert (code, app.asked) == (0, [SECOND] * 2)
-    assert told.startswith("2 questions asked: 2 without an error, 2 with contexts\n")
+    for more, asked, answered in ((["--version", "1"], 1, 1), (["--retry-failed"], 2, 2)):
+        code, told, complaints = rageval(*words, *more)
+        assert (code, app.asked) == (0, [SECOND] * asked)
+        assert told.startswith(f"2 questions asked: {answered} without an error, {answered} with contexts\n")
 
 
 def test_if_every_question_failed_the_file_is_written_and_the_code_is_2(rageval, app, testset):
     app.FAILS.append("*")
     code, _, complaints = rageval("run", "munich_app:ask", testset, "--quiet")
-    assert code == 2
     error = f"ConnectionError: no index (question '{QUESTION}')"
-    assert complaints == f"rageval: every question failed (2); first error: {error}\n"
+    assert (code, complaints) == (2, f"rageval: every question failed (2); first error: {error}\n")
     assert [sample.metadata["error"] for sample in load_samples("answers.jsonl")] == ["ConnectionError: no index"] * 2
 
 
@@ -194,16 +187,16 @@ def test_ci_asks_a_chain_scores_its_answers_and_gates_them(rageval, app, testset
     assert "every question failed" in (tmp_path / "m.md").read_text(encoding="utf-8")
 
 
-@each(
-    ("words", "problem"),
-    [
-        (["munich_app:ask"], "munich_app:ask is a chain: name its questions too, as in rageval ci app:chain q.jsonl"),
-        (["munich_app:ask", "testset.jsonl", "--fail-under", "nothing=1"], "--fail-under nothing: not among --metrics"),
-        (["munich_app:ask", "testset.jsonl", "--out", "testset.jsonl"], "--out testset.jsonl is the input file"),
-        (["munich_app:ask", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
-        (["munich_app:none", "testset.jsonl"], "the chain munich_app:none cannot be imported"),
-    ],
-)
+PROBLEMS = [
+    (["munich_app:ask"], "munich_app:ask is a chain: name its questions too, as in rageval ci app:chain q.jsonl"),
+    (["munich_app:ask", "testset.jsonl", "--fail-under", "nothing=1"], "--fail-under nothing: not among --metrics"),
+    (["munich_app:ask", "testset.jsonl", "--out", "testset.jsonl"], "--out testset.jsonl is the input file"),
+    (["munich_app:ask", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
+    (["munich_app:none", "testset.jsonl"], "the chain munich_app:none cannot be imported"),
+]
+
+
+@each(("words", "problem"), PROBLEMS)
 def test_ci_checks_everything_before_it_asks_a_chain(rageval, app, testset, words, problem):
     words = ["ci", *words, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--quiet"]
     code, _, complaints = rageval(*words)

@@ -13,26 +13,13 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import MessagesState
 
-from langchain_rageval import (
-    OfflineJudge,
-    Sample,
-    SampleError,
-    Turn,
-    conversation_metrics,
-    evaluate,
-    last_turns,
-    load_samples,
-    samples_of,
-)
+from langchain_rageval import OfflineJudge, conversation_metrics, evaluate, last_turns, load_samples, samples_of
 from langchain_rageval.data.loading import parse_record
-from langchain_rageval.data.schema import default_id
+from langchain_rageval.data.schema import Sample, Turn, default_id
+from langchain_rageval.errors import SampleError
 
-MUNICH = [
-    ("user", "Кто основал Мюнхен?"),
-    ("assistant", "Генрих Лев."),
-    ("user", "А когда он умер?"),
-    ("assistant", "Он умер в 1195 году."),
-]
+TEXTS = ("Кто основал Мюнхен?", "Генрих Лев.", "А когда он умер?", "Он умер в 1195 году.")
+MUNICH = [*zip(("user", "assistant") * 2, TEXTS, strict=True)]
 PAIRS = [(MUNICH[0][1], MUNICH[1][1]), (MUNICH[2][1], MUNICH[3][1])]
 LAST = {"question": MUNICH[2][1], "answer": MUNICH[3][1]}
 FIRST = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
@@ -61,6 +48,9 @@ def run(question, answer, **others):
 
 
 RUSSIAN = {"user": "Пользователь", "assistant": "Ассистент"}
+IN_RUSSIAN = "Пользователь: Кто основал Мюнхен?\nБот: Генрих Лев."
+OF_RAGAS = {"user": "human", "assistant": "ai"}
+OF_RESPONSES = {"user": "input_text", "assistant": "output_text"}
 FORMS = {
     "pairs of role and text": MUNICH,
     "messages of LangChain": messages(MUNICH),
@@ -71,27 +61,14 @@ FORMS = {
     "a chat history of dicts": {"input": MUNICH[2][1], "output": MUNICH[3][1], "chat_history": dicts(MUNICH[:2])},
     "a chat history of pairs": {**LAST, "chat_history": PAIRS[:1]},
     "a chat history as text": {**LAST, "chat_history": "Human: Кто основал Мюнхен?\nAI: Генрих Лев."},
-    "a history in Russian": {
-        "вопрос": MUNICH[2][1],
-        "ответ": MUNICH[3][1],
-        "История": "Пользователь: Кто основал Мюнхен?\nБот: Генрих Лев.",
-    },
-    "a MultiTurnSample of ragas": MultiTurnSample(
-        [RagasMessage(text, "human" if role == "user" else "ai") for role, text in MUNICH]
-    ),
+    "a history in Russian": {"вопрос": MUNICH[2][1], "ответ": MUNICH[3][1], "История": IN_RUSSIAN},
+    "a MultiTurnSample of ragas": MultiTurnSample([RagasMessage(text, OF_RAGAS[role]) for role, text in MUNICH]),
     "a ConversationalTestCase of DeepEval": ConversationalTestCase([DeepEvalTurn(role, text) for role, text in MUNICH]),
-    "an earlier ConversationalTestCase": {
-        "turns": [{"input": question, "actual_output": answer} for question, answer in PAIRS]
-    },
+    "an earlier ConversationalTestCase": {"turns": [{"input": one, "actual_output": other} for one, other in PAIRS]},
     "pairs of question and answer": PAIRS,
-    "items of OpenAI's Responses": [
-        response(role, text, kind) for (role, text), kind in zip(MUNICH, ("input_text", "output_text") * 2, strict=True)
-    ],
+    "items of OpenAI's Responses": [response(role, text, OF_RESPONSES[role]) for role, text in MUNICH],
     "the runs of a thread": [run(*pair) for pair in PAIRS],
-    "runs of a thread, newest first": [
-        run(*PAIRS[1], start_time="2026-01-01T00:01:00"),
-        run(*PAIRS[0], start_time="2026-01-01T00:00:00"),
-    ],
+    "runs of a thread, newest first": [run(*PAIRS[n], start_time=f"2026-01-01T00:0{n}:00") for n in (1, 0)],
     "a transcript": "\n".join(f"{RUSSIAN[role]}: {text}" for role, text in MUNICH),
     "a transcript in Markdown": "\n\n".join(f"**{role.capitalize()}:** {text}" for role, text in MUNICH),
     "a sample": Sample(**LAST, history=FIRST),
@@ -107,14 +84,10 @@ def test_every_form_of_a_conversation_gives_the_same_samples(form):
     assert first.metadata["conversation"] == second.metadata["conversation"]
 
 
-@each(
-    "form",
-    [
-        form
-        for form in FORMS
-        if not any(word in form for word in ("run", "transcript", "earlier", "pairs of question", "Responses"))
-    ],
-)
+NO_RECORDS = ("run", "transcript", "earlier", "pairs of question", "Responses")
+
+
+@each("form", [form for form in FORMS if not any(word in form for word in NO_RECORDS)])
 def test_parse_reads_the_last_turn_of_each_form_that_is_a_record(form):
     value = FORMS[form]
     sample = Sample.parse({"messages": value} if isinstance(value, list) else value)
@@ -173,6 +146,7 @@ RESULTS = [
     {"type": "tool_result", "tool_use_id": "c2", "content": "no connection", "is_error": True},
 ]
 CALL = {"type": "function_call", "call_id": "c1", "name": "search", "arguments": "{}"}
+FUNCTION_RESULT = {"role": "function", "name": "search", "content": "Henry founded it."}
 FUNCTION_CALL = {"name": "search", "arguments": {"q": "Munich"}}
 HENRY = {"role": "assistant", "content": "Henry."}
 LOOK = {"type": "text", "text": "I will look."}
@@ -199,18 +173,14 @@ SEARCHES = {
         {"context_sources": ["prices.md", "search c1"]},
     ),
     "the call of a function": (
-        [
-            {"role": "assistant", "function_call": FUNCTION_CALL},
-            {"role": "function", "name": "search", "content": "Henry founded it."},
-            HENRY,
-        ],
+        [{"role": "assistant", "function_call": FUNCTION_CALL}, FUNCTION_RESULT, HENRY],
         ["Henry founded it."],
         {"context_sources": ["search"], "tool_calls": [FUNCTION_CALL]},
     ),
 }
 
 
-@pytest.mark.parametrize("form", SEARCHES)
+@each("form", SEARCHES)
 def test_results_of_tools_are_contexts_and_no_questions(form):
     found, contexts, metadata = SEARCHES[form]
     (sample,) = samples_of([{"role": "user", "content": "Who founded Munich?"}, *found])
@@ -232,12 +202,9 @@ def test_the_thread_of_a_snapshot_names_its_conversation():
     assert found == [("t-7:1", "one?", "answer 1"), ("t-7:2", "two?", "answer 3")]
 
 
-def test_a_reference_of_the_record_belongs_to_its_last_turn():
+def test_a_reference_belongs_to_the_last_turn_and_a_greeting_to_the_history_of_the_first_question():
     first, second = samples_of({**FORMS["a LangGraph state"], "reference": "1195"})
     assert (first.references, second.references) == ([], ["1195"])
-
-
-def test_a_greeting_of_the_assistant_is_in_the_history_of_the_first_question():
     (sample,) = samples_of([("assistant", "Hello!"), ("user", "q"), ("assistant", "a")])
     assert sample.history == [Turn(role="assistant", text="Hello!")]
 
@@ -305,12 +272,11 @@ def test_long_conversations_take_linear_time():
 
 
 def test_turns_that_the_records_of_a_thread_repeat_are_validated_once():
-    chat = MUNICH * 2
-    records = [
-        {"question": chat[place][1], "answer": chat[place + 1][1], "chat_history": dicts(chat[:place])}
-        for place in range(0, len(chat), 2)
-    ]
-    samples = samples_of(records)
+    chat = PAIRS * 2
+    history = [dicts(MUNICH * 2)[: 2 * place] for place in range(4)]
+    samples = samples_of(
+        [{"question": q, "answer": a, "chat_history": h} for (q, a), h in zip(chat, history, strict=True)]
+    )
     assert [len(sample.history) for sample in samples] == [0, 2, 4, 6]
     assert len({id(turn) for sample in samples for turn in sample.history}) == 6
 
@@ -321,22 +287,22 @@ FORMS_OF_CONVERSATIONS = (
 )
 
 
-@each(
-    ("value", "problem"),
-    [
-        *[(value, f"{FORMS_OF_CONVERSATIONS}{type(value).__name__}") for value in (None, 5, "Привет", b"Hello")],
-        (
-            {"id": "7", "msgs_v2": dicts(MUNICH)},
-            "expected the messages of a conversation under a name such as 'messages', 'dialogue' or 'chat_history', "
-            "the record has ['id', 'msgs_v2']: rename the one that holds them",
-        ),
-        (
-            {"messages": [{"role": "boss", "content": "q"}]},
-            "no message has a known role, got boss; known roles: human, user, ai, assistant, bot, model, chatbot, "
-            "tool, function, system, developer",
-        ),
-    ],
-)
+NO_CONVERSATIONS = [
+    *[(value, f"{FORMS_OF_CONVERSATIONS}{type(value).__name__}") for value in (None, 5, "Привет", b"Hello")],
+    (
+        {"id": "7", "msgs_v2": dicts(MUNICH)},
+        "expected the messages of a conversation under a name such as 'messages', 'dialogue' or 'chat_history', "
+        "the record has ['id', 'msgs_v2']: rename the one that holds them",
+    ),
+    (
+        {"messages": [{"role": "boss", "content": "q"}]},
+        "no message has a known role, got boss; known roles: human, user, ai, assistant, bot, model, chatbot, "
+        "tool, function, system, developer",
+    ),
+]
+
+
+@each(("value", "problem"), NO_CONVERSATIONS)
 def test_what_is_no_conversation_is_an_error_that_names_the_forms_or_what_a_record_has(value, problem):
     assert str(error_of(SampleError, samples_of, value)) == problem
 
@@ -346,25 +312,24 @@ NUMBER = [{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}]
 
 @each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, [1, 2], NUMBER])
 def test_no_message_of_the_user_or_a_number_in_its_place_is_an_error(conversation):
-    with pytest.raises(SampleError):
-        samples_of(conversation)
+    error_of(SampleError, samples_of, conversation)
 
 
 REVIEW = [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]
 
 
-@each(
-    ("record", "history", "metadata"),
-    [
-        *[({"chat_history": empty}, [], {}) for empty in ([], "", None)],
-        *[({"chat_history": list_as_text}, FIRST, {}) for list_as_text in (str(PAIRS[:1]), json.dumps(PAIRS[:1]))],
-        ({"chat_history": {"messages": dicts(MUNICH[:2])}}, FIRST, {}),
-        ({"chat_history": messages(MUNICH[:3])}, FIRST, {}),  # with the question
-        ({**LAST, "chat_history": messages(MUNICH)}, FIRST, {}),  # and with the answer
-        *[({"history": kept}, [], {"history": kept}) for kept in ("moved from the archive", REVIEW, {"clicks": 3})],
-        *[({"conversation": kept}, [], {"conversation": kept}) for kept in ("user:42", "chat-7", 3)],
-    ],
-)
+HISTORIES = [
+    *[({"chat_history": empty}, [], {}) for empty in ([], "", None)],
+    *[({"chat_history": list_as_text}, FIRST, {}) for list_as_text in (str(PAIRS[:1]), json.dumps(PAIRS[:1]))],
+    ({"chat_history": {"messages": dicts(MUNICH[:2])}}, FIRST, {}),
+    ({"chat_history": messages(MUNICH[:3])}, FIRST, {}),  # with the question
+    ({**LAST, "chat_history": messages(MUNICH)}, FIRST, {}),  # and with the answer
+    *[({"history": kept}, [], {"history": kept}) for kept in ("moved from the archive", REVIEW, {"clicks": 3})],
+    *[({"conversation": kept}, [], {"conversation": kept}) for kept in ("user:42", "chat-7", 3)],
+]
+
+
+@each(("record", "history", "metadata"), HISTORIES)
 def test_a_history_is_read_in_each_form_and_what_is_none_stays_in_the_metadata(record, history, metadata, caplog):
     sample = Sample.parse({"question": MUNICH[2][1], **record})
     assert (sample.question, sample.history, sample.metadata) == (MUNICH[2][1], history, metadata)
@@ -372,15 +337,15 @@ def test_a_history_is_read_in_each_form_and_what_is_none_stays_in_the_metadata(r
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    "unread",
-    [
-        ["Кто основал Мюнхен?", "Генрих Лев."],
-        [{"role": "user", "msg": "Кто основал Мюнхен?"}],
-        [{"human": "Кто основал Мюнхен?", "ai": "Генрих Лев."}],
-        "Кто основал Мюнхен? Генрих Лев.",
-    ],
-)
+UNKNOWN_FORMS = [
+    ["Кто основал Мюнхен?", "Генрих Лев."],
+    [{"role": "user", "msg": "Кто основал Мюнхен?"}],
+    [{"human": "Кто основал Мюнхен?", "ai": "Генрих Лев."}],
+    "Кто основал Мюнхен? Генрих Лев.",
+]
+
+
+@pytest.mark.parametrize("unread", UNKNOWN_FORMS)
 def test_a_chat_history_of_an_unknown_form_is_kept_and_reported(unread, caplog):
     sample = Sample.parse({"question": MUNICH[2][1], "chat_history": unread})
     assert (sample.history, sample.metadata) == ([], {"chat_history": unread})
@@ -446,7 +411,7 @@ def one_turn(text, **metadata):
     return Sample(question=text, metadata=metadata)
 
 
-def test_the_highest_turn_of_each_conversation_is_kept_in_the_order_of_the_conversations():
+def test_the_highest_turn_of_each_conversation_or_the_longest_history_is_kept_in_the_order_of_the_conversations():
     given = [
         one_turn("b2", conversation="b", turn=2),
         one_turn("alone"),
@@ -456,9 +421,6 @@ def test_the_highest_turn_of_each_conversation_is_kept_in_the_order_of_the_conve
         one_turn("alone too"),
     ]
     assert [one.question for one in last_turns(given)] == ["b2", "alone", "a10", "alone too"]
-
-
-def test_without_turn_numbers_the_longest_history_and_then_the_order_decide():
     turn = Turn(role="user", text="?")
     long = Sample(question="long", history=[turn, turn], metadata={"conversation": 1})
     short = Sample(question="short", metadata={"conversation": "1"})

@@ -1,6 +1,7 @@
 """Documents from files, folders, objects with texts, other libraries, and collections of BEIR and TREC."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,9 +86,7 @@ def test_a_text_in_another_encoding_is_read_and_a_guess_is_named(folder, caplog)
     assert caplog.messages == ["a.txt is not UTF-8; read as cp1251", f"skipped d.txt: {no_text}"]
 
 
-@pytest.mark.parametrize(
-    ("head", "encoding"), [("<meta charset=windows-1251>", "cp1251"), ("", "cp1251"), ("", "utf-8")]
-)
+@each(("head", "encoding"), [("<meta charset=windows-1251>", "cp1251"), ("", "cp1251"), ("", "utf-8")])
 def test_a_page_of_html_is_read_as_its_text_with_and_without_a_declaration_of_its_encoding(folder, head, encoding):
     pytest.importorskip("bs4", reason="beautifulsoup4 is no requirement of ours")
     page = f"<html><head>{head}<title>Баня</title></head><body><h1>Полис</h1><p>Взнос <b>раз</b> в год.</p></body>"
@@ -96,7 +95,7 @@ def test_a_page_of_html_is_read_as_its_text_with_and_without_a_declaration_of_it
     assert document.metadata == {"source": "a.html", "title": "Баня"}
 
 
-@pytest.mark.parametrize("encoding", ["cp1251", "utf-16", "utf-8"])
+@each("encoding", ["cp1251", "utf-16", "utf-8"])
 def test_a_table_with_a_column_of_texts_has_a_document_for_each_row(folder, encoding):
     table = "Текст;Источник;Раздел\nБаню страхуют с домом.;правила.pdf;2\n;пусто.pdf;3\nВзнос раз в год.;;\n"
     first, second = load_documents(folder({"a.csv": table.encode(encoding)}))
@@ -107,11 +106,15 @@ def test_a_table_with_a_column_of_texts_has_a_document_for_each_row(folder, enco
     assert (whole.page_content, whole.metadata) == ("q: no\na: 2", {"source": "a.csv", "row": 0})
 
 
-def test_documents_that_langchain_serialized_are_read_from_json(folder):
+def test_documents_that_langchain_serialized_are_read_from_json_and_each_line_of_a_jsonl_file_is_one(folder):
     written = [dumpd(Document("да", id="d1", metadata={"page": 1})), {"text": "нет"}]
-    first, second = load_documents(folder({"a.json": json.dumps(written)}))
+    first, second = load_documents(folder({"a.json": json.dumps(written)}) / "a.json")
     assert (first.page_content, first.metadata["page"]) == ("да", 1)
     assert (second.page_content, second.metadata) == ("нет", {"source": "a.json:item 2"})
+    lines = [{"text": "да", "page": 1}, {"content": "нет", "source": "устав", "metadata": {"year": 2020}}]
+    first, second = load_documents(folder({"a.jsonl": "\n\n".join(map(json.dumps, lines))}) / "a.jsonl")
+    assert (first.page_content, first.metadata) == ("да", {"page": 1, "source": "a.jsonl:1"})
+    assert (second.page_content, second.metadata) == ("нет", {"source": "устав", "year": 2020})
 
 
 def test_each_unknown_kind_of_file_is_named_once(folder, caplog):
@@ -130,14 +133,6 @@ def test_a_file_is_read_when_it_is_asked_for(folder):
     assert next(documents).page_content == "да"
     (root / "b.txt").write_text("позже", encoding="utf-8")
     assert next(documents).page_content == "позже"
-
-
-def test_each_line_of_a_jsonl_file_is_a_document(folder):
-    lines = [{"text": "да", "page": 1}, {"content": "нет", "source": "устав", "metadata": {"year": 2020}}]
-    root = folder({"a.jsonl": "\n\n".join(map(json.dumps, lines))})
-    first, second = load_documents(root)
-    assert (first.page_content, first.metadata) == ("да", {"page": 1, "source": "a.jsonl:1"})
-    assert (second.page_content, second.metadata) == ("нет", {"source": "устав", "year": 2020})
 
 
 def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, caplog):
@@ -180,19 +175,6 @@ KINDS = ".txt, .md, .markdown, .jsonl, .ndjson, .json, .pdf, .html, .htm, .docx,
 KINDS += ".sgml, .sgm"
 
 
-@each(
-    ("call", "given", "problem"),
-    [
-        (load_documents, "b.txt", "b.txt does not exist: pass the path of a file or folder"),
-        (load_documents, __file__, f"{__file__}: expected one of {KINDS}, got '.py': convert the file"),
-        (to_documents, "handbok.pdf", "handbok.pdf does not exist: pass the path of a file or folder"),
-        (to_documents, Path("handbok"), "handbok does not exist: pass the path of a file or folder"),
-    ],
-)
-def test_a_path_that_cannot_be_read_is_refused_at_the_call(call, given, problem):
-    assert str(error_of(ConfigError, call, given)) == problem
-
-
 # Whatever holds texts
 
 
@@ -204,26 +186,25 @@ class Node:
     metadata: dict = field(default_factory=dict)
 
 
-@each(
-    ("given", "texts", "metadata"),
-    [
-        (Document("да", metadata={"page": 1}), ["да"], {"page": 1}),
-        ("да", ["да"], {}),
-        ("", [""], {}),
-        ("длинно " * 5000, ["длинно " * 5000], {}),
-        ("a\0b", ["a\0b"], {}),
-        ("Read the file handbook.pdf", ["Read the file handbook.pdf"], {}),
-        ({"text": "да", "page": 1}, ["да"], {"page": 1}),
-        ({"page_content": "да", "metadata": {"page": 1}}, ["да"], {"page": 1}),
-        (Node("да", {"page": 1}), ["да"], {"page": 1}),
-        ([Document("да"), "нет", {"text": "ну"}], ["да", "нет", "ну"], {}),
-        ((text for text in ("да", "нет")), ["да", "нет"], {}),
-        ([], [], None),
-        (["a\ud800"], ["a\ufffd"], {}),
-        (Document("a\ud800", metadata={"b": "\ud800"}), ["a\ufffd"], {"b": "\ufffd"}),
-    ],
-    ids=lambda given: type(given).__name__,
-)
+WITH_TEXTS = [
+    (Document("да", metadata={"page": 1}), ["да"], {"page": 1}),
+    ("да", ["да"], {}),
+    ("", [""], {}),
+    ("длинно " * 5000, ["длинно " * 5000], {}),
+    ("a\0b", ["a\0b"], {}),
+    ("Read the file handbook.pdf", ["Read the file handbook.pdf"], {}),
+    ({"text": "да", "page": 1}, ["да"], {"page": 1}),
+    ({"page_content": "да", "metadata": {"page": 1}}, ["да"], {"page": 1}),
+    (Node("да", {"page": 1}), ["да"], {"page": 1}),
+    ([Document("да"), "нет", {"text": "ну"}], ["да", "нет", "ну"], {}),
+    ((text for text in ("да", "нет")), ["да", "нет"], {}),
+    ([], [], None),
+    (["a\ud800"], ["a\ufffd"], {}),
+    (Document("a\ud800", metadata={"b": "\ud800"}), ["a\ufffd"], {"b": "\ufffd"}),
+]
+
+
+@each(("given", "texts", "metadata"), WITH_TEXTS, ids=lambda given: type(given).__name__)
 def test_a_text_is_found_in_any_supported_object(given, texts, metadata):
     found = to_documents(given)
     assert [document.page_content for document in found] == texts
@@ -250,7 +231,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@each("form", FORMS.values(), ids=FORMS)
 def test_a_text_among_others_never_reads_the_file_of_that_name(folder, monkeypatch, form):
     root = folder({"docs/a.txt": "тайна", "secret.txt": "тайна"})
     monkeypatch.chdir(root)
@@ -263,27 +244,25 @@ def test_rows_of_a_dataframe_with_a_text_under_any_known_name_are_documents():
     table = pd.DataFrame({"text": ["да", None, "нет"], "body": ["x", "y", None], "page": [1.0, None, 3.0]})
     for dtype, name in ((object, "text"), ("string", "page_content")):
         renamed = table.astype({"text": dtype, "body": dtype}).rename(columns={"text": name})
-        assert [(doc.page_content, doc.metadata) for doc in to_documents(renamed)] == [
-            ("да", {"body": "x", "page": 1.0}),
-            ("нет", {"page": 3.0}),
-        ]
-    with pytest.raises(ConfigError, match=r"no column 'text', but \['body'\]: pass .* as in table\['body'\]"):
-        to_documents(table[["body"]])
+        expected = [("да", {"body": "x", "page": 1.0}), ("нет", {"page": 3.0})]
+        assert [(doc.page_content, doc.metadata) for doc in to_documents(renamed)] == expected
+    problem = str(error_of(ConfigError, to_documents, table[["body"]]))
+    assert re.search(r"no column 'text', but \['body'\]: pass .* as in table\['body'\]", problem)
     assert [document.page_content for document in to_documents(table["body"][:2])] == ["x", "y"]
 
 
-@each(
-    ("given", "words"),
-    [
-        (3, "documents: expected Documents, texts, a path, a DataFrame or a list of these, got int"),
-        (None, "documents: expected .*, got NoneType$"),
-        (["да", 3], r"documents\[1\]: expected .*, got int"),
-        ([["да"]], r"documents\[0\]: expected .*, got list"),
-        (Node(3), "documents: expected .*, got Node"),
-        ({"body": "да"}, r"documents: expected a text under one of text, page_content, content, got \['body'\]"),
-        (["да", {"text": 3}], r"documents\[1\]: expected a text under"),
-    ],
-)
+WITHOUT_TEXT = [
+    (3, "documents: expected Documents, texts, a path, a DataFrame or a list of these, got int"),
+    (None, "documents: expected .*, got NoneType$"),
+    (["да", 3], r"documents\[1\]: expected .*, got int"),
+    ([["да"]], r"documents\[0\]: expected .*, got list"),
+    (Node(3), "documents: expected .*, got Node"),
+    ({"body": "да"}, r"documents: expected a text under one of text, page_content, content, got \['body'\]"),
+    (["да", {"text": 3}], r"documents\[1\]: expected a text under"),
+]
+
+
+@each(("given", "words"), WITHOUT_TEXT)
 def test_what_holds_no_text_is_refused_with_its_place(given, words):
     with pytest.raises(ConfigError, match=words):
         to_documents(given)
@@ -335,16 +314,21 @@ def test_documents_of_haystack_keep_id_text_and_metadata(read, caplog):
     assert shown(read(HaystackLike("Дом."))) == [("h-1", "Дом.", {})]
 
 
-@each(
-    ("given", "problem"),
-    [
-        ("Дом.", "from_haystack expected Haystack documents, got str"),
-        (3, "from_haystack expected Haystack documents, got int"),
-        ([HaystackLike("Да."), Document("Нет.")], "documents[1]: expected a Haystack document, got Document"),
-    ],
-)
-def test_what_is_no_haystack_document_is_refused_with_its_place(given, problem):
-    assert str(error_of(ConfigError, from_haystack, given)) == problem
+WITH_PLACE = [HaystackLike("Да."), Document("Нет.")]
+NO_DOCUMENTS = [
+    (load_documents, "b.txt", "b.txt does not exist: pass the path of a file or folder"),
+    (load_documents, __file__, f"{__file__}: expected one of {KINDS}, got '.py': convert the file"),
+    (to_documents, "handbok.pdf", "handbok.pdf does not exist: pass the path of a file or folder"),
+    (to_documents, Path("handbok"), "handbok does not exist: pass the path of a file or folder"),
+    (from_haystack, "Дом.", "from_haystack expected Haystack documents, got str"),
+    (from_haystack, 3, "from_haystack expected Haystack documents, got int"),
+    (from_haystack, WITH_PLACE, "documents[1]: expected a Haystack document, got Document"),
+]
+
+
+@each(("call", "given", "problem"), NO_DOCUMENTS)
+def test_a_path_that_cannot_be_read_and_what_is_no_document_are_refused_at_the_call(call, given, problem):
+    assert str(error_of(ConfigError, call, given)) == problem
 
 
 def test_nodes_keep_id_text_and_metadata_with_or_without_a_score():
@@ -380,10 +364,8 @@ def test_rows_of_a_data_frame_keep_their_ids(library):
     build = module.table if library == "pyarrow" else module.DataFrame
     with pytest.raises(ConfigError, match=r"^documents: the DataFrame has no column 'text', but \['body'\]: "):
         to_documents(build({"body": ["Да."]}))
-    assert shown(to_documents(build(columns))) == [
-        ("a", "Баня.", {"id": "a", "year": 2024}),
-        ("c", "Дом.", {"id": "c", "year": 2026}),
-    ]
+    expected = [("a", "Баня.", {"id": "a", "year": 2024}), ("c", "Дом.", {"id": "c", "year": 2026})]
+    assert shown(to_documents(build(columns))) == expected
 
 
 @each("key", ["id", "_id", "doc_id", "docid", "docno", "pid", "chunk_id"])
@@ -436,18 +418,15 @@ TREC = """<DOC>
 """
 
 
-@pytest.mark.parametrize("suffix", [".trec", ".trectext", ".sgml", ".sgm"])
-def test_documents_in_the_markup_of_trec_are_read_with_their_numbers(tmp_path, suffix):
-    (tmp_path / f"la{suffix}").write_text(TREC, encoding="utf-8")
-    assert shown(load_documents(tmp_path)) == [
-        ("LA010189-0001", "Баня & дом\n\nБаню страхуют с домом.\n\nВзнос < 5 %.", {"source": "LA010189-0001"}),
-        ("LA010189-0002", "Без разметки текста.", {"source": "LA010189-0002"}),
-    ]
-
-
-def test_a_run_of_trec_is_no_document_and_a_warning_says_so(tmp_path, caplog):
+def test_documents_in_the_markup_of_trec_are_read_with_their_numbers_and_a_run_is_none(tmp_path, caplog):
+    for suffix in (".trec", ".trectext", ".sgml", ".sgm"):
+        (tmp_path / f"la{suffix}").write_text(TREC, encoding="utf-8")
+        assert shown(load_documents(tmp_path / f"la{suffix}")) == [
+            ("LA010189-0001", "Баня & дом\n\nБаню страхуют с домом.\n\nВзнос < 5 %.", {"source": "LA010189-0001"}),
+            ("LA010189-0002", "Без разметки текста.", {"source": "LA010189-0002"}),
+        ]
     (tmp_path / "bm25.trec").write_text("1 Q0 d1 1 2.5 bm25\n", encoding="utf-8")
-    assert list(load_documents(tmp_path)) == []
+    assert list(load_documents(tmp_path / "bm25.trec")) == []
     assert caplog.messages == ["skipped bm25.trec: expected TREC documents between <DOC> and </DOC>, got none"]
 
 

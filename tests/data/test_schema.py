@@ -93,16 +93,16 @@ def test_a_sample_is_frozen_and_strict_about_names():
         Sample(question="q", anwser="a")
 
 
-@pytest.mark.parametrize(
-    ("obj", "field", "message"),
-    [
-        ({"question": 7}, "question", "the sample: question: .* valid string, got int: correct it, or map another"),
-        ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
-        ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
-        ({"question": "q", "id": "s1", "answer": ["a"]}, "answer", "sample 's1': answer"),
-        ({}, "question", r"^the sample lacks a question, it has \[\]: map the right name with fields={...} or"),
-    ],
-)
+INVALID = [
+    ({"question": 7}, "question", "the sample: question: .* valid string, got int: correct it, or map another"),
+    ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
+    ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
+    ({"question": "q", "id": "s1", "answer": ["a"]}, "answer", "sample 's1': answer"),
+    ({}, "question", r"^the sample lacks a question, it has \[\]: map the right name with fields={...} or"),
+]
+
+
+@pytest.mark.parametrize(("obj", "field", "message"), INVALID)
 def test_the_error_of_an_invalid_sample_names_field_and_type(obj, field, message):
     with pytest.raises(SampleError, match=message) as caught:
         Sample.parse(obj)
@@ -117,14 +117,14 @@ def test_a_score_has_one_outcome(outcome):
 ONE = "exactly one of value, unscored and failure"
 
 
-@each(
-    ("outcome", "problem"),
-    [
-        *[(one, ONE) for one in ({}, {"value": 1.0, "unscored": "no facts"}, {"value": 1.0, "failure": FAILURE})],
-        ({"unscored": "", "failure": FAILURE}, ONE),
-        *[({"value": value}, "finite") for value in (math.nan, math.inf)],
-    ],
-)
+NO_OUTCOMES = [
+    *[(one, ONE) for one in ({}, {"value": 1.0, "unscored": "no facts"}, {"value": 1.0, "failure": FAILURE})],
+    ({"unscored": "", "failure": FAILURE}, ONE),
+    *[({"value": value}, "finite") for value in (math.nan, math.inf)],
+]
+
+
+@each(("outcome", "problem"), NO_OUTCOMES)
 def test_a_score_with_no_outcome_or_two_or_without_a_finite_value_is_refused(outcome, problem):
     with pytest.raises(ValidationError, match=problem):
         score(**outcome)

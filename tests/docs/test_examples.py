@@ -12,21 +12,11 @@ from helpers.scripted import offline_reply, recording_judge
 from langsmith.utils import get_env_var
 
 import langchain_rageval
-from langchain_rageval import (
-    BelowThreshold,
-    HashingEmbeddings,
-    Metric,
-    Report,
-    answer_correctness,
-    answer_relevance,
-    context_precision,
-    context_recall,
-    context_relevance,
-    evaluate,
-    faithfulness,
-    suite,
-)
+from langchain_rageval import BelowThreshold, HashingEmbeddings, Metric, Report, evaluate, faithfulness, suite
 from langchain_rageval.metrics import BUILDERS
+from langchain_rageval.metrics.answer_correctness import answer_correctness
+from langchain_rageval.metrics.context_metrics import context_precision, context_recall, context_relevance
+from langchain_rageval.metrics.similarity_metrics import answer_relevance
 from langchain_rageval.prompts.criteria import default_criteria
 
 SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
@@ -55,21 +45,16 @@ def test_evaluation_in_python(ran, capsys):
     printed = capsys.readouterr().out
     ran("how-to/evaluate", "Scores without a number")
     assert capsys.readouterr().out == blocks(page("how-to/evaluate"), "text")[0]
-    assert "faithfulness 0.500" in printed
-    assert "supported Мюнхен основан в 1158 году. ['1.1']" in printed
-    assert "absent В нём живёт миллион слонов. []" in printed
+    shown = ["supported Мюнхен основан в 1158 году. ['1.1']", "absent В нём живёт миллион слонов. []"]
+    shown += ["faithfulness 0.500"]
+    assert [part for part in shown if part not in printed] == []
 
 
 def test_metrics(ran):
-    row = ran("reference/metrics")["report"].rows[0]
-    assert list(row.scores) == [
-        "faithfulness",
-        "context_precision",
-        "context_recall",
-        "answer_correctness",
-        "politeness",
-    ]
-    assert all(score.value is not None for score in row.scores.values())
+    scores = ran("reference/metrics")["report"].rows[0].scores
+    names = ("faithfulness", "context_precision", "context_recall", "answer_correctness", "politeness")
+    assert (*scores,) == names
+    assert all(score.value is not None for score in scores.values())
 
 
 @each("row", table(page("reference/metrics")), ids=lambda row: row[0])
@@ -105,11 +90,9 @@ def test_the_number_of_shared_calls_is_true():
 def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
     left = ran("how-to/evaluate")
     more = [left["samples"][0], {**left["samples"][0], "question": "?", "answer": "Мюнхен основан в 1158 году."}]
-    evolutions = ["simple", "reasoning"]
-    more = [
-        {**sample, "metadata": {"document": evolution, "tree_id": "tree", "evolution": evolution, "turn": turn}}
-        for turn, (sample, evolution) in enumerate(zip(more, evolutions, strict=True), start=1)
-    ]
+    for turn, evolution in enumerate(("simple", "reasoning")):
+        place = {"document": evolution, "tree_id": "tree", "evolution": evolution, "turn": turn + 1}
+        more[turn] = {**more[turn], "metadata": place}
     report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
     names = {"report": report, "path": tmp_path / "report.jsonl", "labels": {report.rows[0].sample.id: 1.0}}
     calls = set(re.findall(r"`(report\.[^`]*)`", prose(TEXT))) - {"report.jsonl.part", "report.jsonl", "report.html"}
@@ -129,20 +112,15 @@ def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
 def test_cost_estimate_and_budget(ran, capsys):
     left = ran("how-to/cost-and-budget")
     printed = capsys.readouterr().out
-    assert "total 16 calls" in printed
-    assert "2 scores were left out" in printed
+    assert [part for part in ("total 16 calls", "2 scores were left out") if part not in printed] == []
     assert sum(metric.calls for metric in left["report"].summary().values()) == 12
     assert Report.load("report.jsonl") == left["report"]
 
 
-def test_test_set_generation(ran, capsys):
-    left = ran("how-to/test-set")
-    assert left["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
-    assert "Test set of 2 questions" in capsys.readouterr().out
-
-
 def test_a_test_set_that_one_can_look_into_price_and_grow_as_trees(ran, capsys):
     made = ran("how-to/test-set")
+    assert made["testset"].counts == {"simple": 1, "reasoning+conditional": 1}
+    assert "Test set of 2 questions" in capsys.readouterr().out
     ran("how-to/test-set", "Why questions are rejected", **made)
     ran("how-to/test-set", "What it costs", **made)
     assert "Plan for 50 questions: 11.0 calls each if none is rejected" in capsys.readouterr().out
@@ -173,16 +151,16 @@ def test_agreement_with_human_labels(ran, tmp_path, capsys):
     (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
     ran("how-to/qualify-a-judge", "Compare it with people")
     printed = capsys.readouterr().out
-    assert "Agreement with binary labels on 150 pairs" in printed
-    assert "from 150 labels and 150 more scores" in printed
+    shown = ("Agreement with binary labels on 150 pairs", "from 150 labels and 150 more scores")
+    assert [part for part in shown if part not in printed] == []
 
 
 def test_rubric_grading(ran, capsys):
     left = ran("how-to/rubric")
     assert list(left["leaderboard"](left["report"])) == ["brief", "evasive"]
     printed = capsys.readouterr().out
-    assert "to the one above -0.733 [-0.880, -0.342], p < 0.001" in printed
-    assert "no examples" in printed
+    shown = ("to the one above -0.733 [-0.880, -0.342], p < 0.001", "no examples")
+    assert [part for part in shown if part not in printed] == []
 
 
 @pytest.mark.gate
@@ -276,8 +254,8 @@ def test_metrics_in_a_chain(ran):
 def test_gigachat(ran):
     left = ran("how-to/gigachat")
     assert isinstance(left["metric"], Metric)
-    assert left["judge"].language == "ru"
-    assert left["judge"]._endpoint.rungs == ["function_calling", "prompt"]
+    judge = left["judge"]
+    assert (judge.language, judge._endpoint.rungs) == ("ru", ["function_calling", "prompt"])
 
 
 def test_vllm(ran, capsys):
@@ -303,21 +281,16 @@ def test_custom_judge_function(ran):
 
 EDGES = {"the answer is blank": {"answer": ""}, "the answer states no facts": {"answer": "I do not know."}}
 EDGES |= {"`contexts` is empty": {"contexts": []}, "the references are blank": {"references": [""]}}
-MUNICH = {
-    "question": "When was Munich founded?",
-    "answer": "Munich was founded in 1158 [1].",
-    "contexts": ["Munich was founded in 1158 by Henry."],
-    "references": ["It was founded in 1158."],
-}
+MUNICH = {"question": "When was Munich founded?", "answer": "Munich was founded in 1158 [1]."}
+MUNICH |= {"contexts": ["Munich was founded in 1158 by Henry."], "references": ["It was founded in 1158."]}
 
 
 @each("row", table(page("reference/edge-cases")), ids=lambda row: row[0])
 def test_the_table_of_edge_cases_is_true(row):
     name, *cells = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
-    (call,) = (
-        row[0].strip("`") for row in table(page("reference/metrics")) if row[0].startswith(name.rstrip("`") + "(")
-    )
+    calls = [row[0].strip("`") for row in table(page("reference/metrics"))]
+    (call,) = (call for call in calls if call.startswith(name.strip("`") + "("))
     metric = eval(call, {**PUBLIC, "judge": judge, "embeddings": embeddings})
     assert f"| metric | {' | '.join(EDGES)} |" in page("reference/edge-cases")
     history = {"history": TALK} if "history" in metric.reads else {}

@@ -9,17 +9,9 @@ from helpers.each import each, error_of
 from helpers.offline import RICH, offline, rag_samples, says_the_same
 from helpers.servers.chat import Embedder, Faults
 
-from langchain_rageval import (
-    Judge,
-    OfflineJudge,
-    RetryPolicy,
-    answer_similarity,
-    evaluate,
-    faithfulness,
-    load_embeddings,
-    load_judge,
-)
+from langchain_rageval import Judge, OfflineJudge, RetryPolicy, answer_similarity, evaluate, faithfulness
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.models.loading import load_embeddings, load_judge
 
 TEXTS = ["Где живёт Анна?", "где живёт анна?", "nothing alike"]
 

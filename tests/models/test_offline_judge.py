@@ -15,19 +15,11 @@ from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, create_model
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Judge,
-    OfflineJudge,
-    Prompt,
-    PromptSet,
-    aevaluate,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, aevaluate, evaluate, faithfulness
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.promptset import Prompt, PromptSet
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.docstore import Docstore
 

@@ -67,10 +67,8 @@ def step_texts(language, step):
     return [prompt.instruction, *strings([example.model_dump() for example in prompt.examples])]
 
 
-TEXTS = [
-    *((language, shared_texts(language)) for language in LANGUAGES),
-    *((language, step_texts(language, step)) for language in LANGUAGES for step in OWN[language]),
-]
+TEXTS = [(language, shared_texts(language)) for language in LANGUAGES]
+TEXTS += [(language, step_texts(language, step)) for language in LANGUAGES for step in OWN[language]]
 
 
 def gaps(text):
@@ -294,13 +292,8 @@ def test_a_file_that_is_a_link_out_of_the_directory_is_rejected(tmp_path):
 
 
 DEFAULT = default_criteria()
-TONE = Criterion(
-    "tone",
-    "Whether it is kind.",
-    0.5,
-    grades={0: "Rude.", 3: "Kind."},
-    examples=[{"question": "?", "answer": "Here you are!", "reason": "Kind.", "grade": 3}],
-)
+KIND = {"question": "?", "answer": "Here you are!", "reason": "Kind.", "grade": 3}
+TONE = Criterion("tone", "Whether it is kind.", 0.5, grades={0: "Rude.", 3: "Kind."}, examples=[KIND])
 
 
 @each("language", ["en", "ru"])
@@ -319,14 +312,8 @@ def test_the_packaged_criteria_describe_every_grade_in_words_of_the_language_and
         assert any("a" <= letter.lower() <= "z" for letter in words) is (language == "en")
 
 
-SCALES = [
-    ((0, 3), [0, 1, 2, 3]),
-    ((1, 4), [1, 2, 3, 4]),
-    ((0, 6), [0, 2, 4, 6]),
-    ((1, 5), [1, 5]),
-    ((0, 1), [0, 1]),
-    ((-3, 3), [-3, -1, 1, 3]),
-]
+SCALES = [((0, 3), [0, 1, 2, 3]), ((1, 4), [1, 2, 3, 4]), ((0, 6), [0, 2, 4, 6]), ((-3, 3), [-3, -1, 1, 3])]
+SCALES += [((0, 1), [0, 1]), ((1, 5), [1, 5])]
 
 
 @each(("scale", "described"), SCALES)

@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from langchain_rageval.statistics.agreement import (
-    STATISTICS,
-    Estimate,
-    Tables,
-    estimates,
-    krippendorff_alpha,
-    share,
-    statistic,
-)
+from langchain_rageval.statistics import krippendorff_alpha
+from langchain_rageval.statistics.agreement import STATISTICS, Estimate, Tables, estimates, share, statistic
 
 GRADES = st.integers(0, 3).map(float)
 WITH_TIES = st.one_of(GRADES, st.floats(-5, 5).map(lambda value: round(value, 2)))
@@ -79,9 +72,8 @@ def test_alpha_is_that_of_krippendorff_for_any_number_of_raters(level, units):
         assert krippendorff_alpha(ratings, level) is None
         return
     table = [[math.nan if value is None else value for value in rater] for rater in ratings]
-    assert krippendorff_alpha(ratings, level) == pytest.approx(
-        krippendorff.alpha(table, level_of_measurement=level), abs=1e-9
-    )
+    expected = pytest.approx(krippendorff.alpha(table, level_of_measurement=level), abs=1e-9)
+    assert krippendorff_alpha(ratings, level) == expected
 
 
 @given(GRADED)
@@ -103,20 +95,20 @@ def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
         assert not any(math.isnan(number) for number in (found.value, found.low, found.high) if number is not None)
 
 
-@each(
-    ("name", "scores", "labels", "reason"),
-    [
-        ("kappa", [1, 1], [1, 1], "all scores and labels are the same value"),
-        ("krippendorff", [0, 0], [0, 0], "all scores and labels are the same value"),
-        ("spearman", [1, 1], [0, 1], "every score is the same"),
-        ("kendall", [0, 1], [1, 1], "every label is the same"),
-        ("pearson", [0.2, 0.4, 0.9], [0.1, 0.1, 0.1], "every label is the same"),  # whose mean is not 0.1
-        ("pearson", [0.1, 0.1, 0.1], [0.2, 0.4, 0.9], "every score is the same"),
-        ("pearson", [0, 0], [1, 1], "every score and every label is the same"),
-        ("auc", [0, 1], [1, 1], "every label is the same"),
-        ("kappa", [], [], "no sample has both a score and a label"),
-    ],
-)
+UNDEFINED = [
+    ("kappa", [1, 1], [1, 1], "all scores and labels are the same value"),
+    ("krippendorff", [0, 0], [0, 0], "all scores and labels are the same value"),
+    ("spearman", [1, 1], [0, 1], "every score is the same"),
+    ("kendall", [0, 1], [1, 1], "every label is the same"),
+    ("pearson", [0.2, 0.4, 0.9], [0.1, 0.1, 0.1], "every label is the same"),  # whose mean is not 0.1
+    ("pearson", [0.1, 0.1, 0.1], [0.2, 0.4, 0.9], "every score is the same"),
+    ("pearson", [0, 0], [1, 1], "every score and every label is the same"),
+    ("auc", [0, 1], [1, 1], "every label is the same"),
+    ("kappa", [], [], "no sample has both a score and a label"),
+]
+
+
+@each(("name", "scores", "labels", "reason"), UNDEFINED)
 def test_what_is_not_defined_has_no_value_and_says_why(name, scores, labels, reason):
     assert estimates(scores, labels, [name]) == {name: Estimate(None, reason=reason)}
 
@@ -138,12 +130,9 @@ def test_values_that_are_too_many_for_a_table_are_put_together_at_next_to_no_los
     rng = np.random.default_rng(4)
     scores = rng.normal(size=3000)
     labels = scores + rng.normal(size=3000)
-    assert statistic("kendall", scores.tolist(), labels.tolist()) == pytest.approx(
-        stats.kendalltau(scores, labels).statistic, abs=1e-3
-    )
-    assert statistic("pearson", scores.tolist(), labels.tolist()) == pytest.approx(
-        stats.pearsonr(scores, labels).statistic, abs=1e-3
-    )
+    for name, reference in (("kendall", stats.kendalltau), ("pearson", stats.pearsonr)):
+        expected = pytest.approx(reference(scores, labels).statistic, abs=1e-3)
+        assert statistic(name, scores.tolist(), labels.tolist()) == expected, name
     kept = Tables.of(scores.tolist(), labels.tolist())
     assert (kept.size, kept.counts.shape) == (3000, (1, 2000, 2000))
 
@@ -186,22 +175,22 @@ def drawn(name, scores, labels):
     return STATISTICS[name](tables), stats.multinomial.pmf(counts, size, chances)
 
 
-@each(
-    ("name", "scores", "labels"),
-    [
-        ("kendall", [0, 1], [0, 1]),  # 31% of the resamples are defined
-        ("kappa", [0], [1]),
-        ("pearson", [0.1, 0.1, 0.7], [0.1, 0.1, 0.3]),  # 59%
-        ("pearson", [0.1, 0.7, 0.7], [0.1, 0.1, 0.3]),  # 52%
-        ("pearson", [0.3, 0.1, 0.9, 0.3, 0.1], [0.1, 0.1, 0.7, 0.7, 0.1]),
-        ("weighted_kappa", [0, 1, 4, 0], [0, 0, 4, 1]),
-        ("spearman", [1, 2, 7, 2, 1], [0.1, 0.3, 0.3, 0.3, 0.1]),
-        ("auc", [0.2, 0.2, 0.9, 0.7, 0.2, 0.7], [0, 0, 1, 1, 0, 0]),
-        ("krippendorff_ordinal", [0, 1, 3, 0], [0, 1, 3, 0]),
-        ("kappa", [0, 1] * 5, [0, 1] * 5),  # full agreement in few pairs is not certain
-        ("kendall", [1, 2, 7, 2, 1, 1], [0.1, 0.3, 0.1, 0.3, 0.1, 0.3]),
-    ],
-)
+RESAMPLED = [
+    ("kendall", [0, 1], [0, 1]),  # 31% of the resamples are defined
+    ("kappa", [0], [1]),
+    ("pearson", [0.1, 0.1, 0.7], [0.1, 0.1, 0.3]),  # 59%
+    ("pearson", [0.1, 0.7, 0.7], [0.1, 0.1, 0.3]),  # 52%
+    ("pearson", [0.3, 0.1, 0.9, 0.3, 0.1], [0.1, 0.1, 0.7, 0.7, 0.1]),
+    ("weighted_kappa", [0, 1, 4, 0], [0, 0, 4, 1]),
+    ("spearman", [1, 2, 7, 2, 1], [0.1, 0.3, 0.3, 0.3, 0.1]),
+    ("auc", [0.2, 0.2, 0.9, 0.7, 0.2, 0.7], [0, 0, 1, 1, 0, 0]),
+    ("krippendorff_ordinal", [0, 1, 3, 0], [0, 1, 3, 0]),
+    ("kappa", [0, 1] * 5, [0, 1] * 5),  # full agreement in few pairs is not certain
+    ("kendall", [1, 2, 7, 2, 1, 1], [0.1, 0.3, 0.1, 0.3, 0.1, 0.3]),
+]
+
+
+@each(("name", "scores", "labels"), RESAMPLED)
 def test_the_interval_holds_95_percent_of_all_possible_resamples(name, scores, labels):
     """Pairs and clusters of one pair have the same resamples; an interval needs half of them, with two values."""
     values, chances = drawn(name, scores, labels)
@@ -221,11 +210,10 @@ def test_the_interval_holds_95_percent_of_all_possible_resamples(name, scores, l
 @each("name", ["kappa", "spearman"])
 def test_pairs_repeated_within_their_clusters_do_not_narrow_the_interval(name):
     scores, labels = [0, 1, 4, 1, 0, 4, 0], [0, 0, 4, 1, 1, 4, 4]
-    once = estimates(scores, labels, [name], clusters=range(7))
-    repeated = estimates(scores * 3, labels * 3, [name], clusters=[*range(7)] * 3)
-    assert [repeated[name].value, repeated[name].low, repeated[name].high] == pytest.approx(
-        [once[name].value, once[name].low, once[name].high]
-    )
+    once = estimates(scores, labels, [name], clusters=range(7))[name]
+    repeated = estimates(scores * 3, labels * 3, [name], clusters=[*range(7)] * 3)[name]
+    expected = pytest.approx((once.value, once.low, once.high))
+    assert (repeated.value, repeated.low, repeated.high) == expected
 
 
 def test_statistics_estimated_together_have_the_intervals_of_each_alone():

@@ -23,13 +23,8 @@ many = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
 
 @given(st.lists(st.sampled_from([-0.5, -0.25, 0.0, 0.125, 0.75, 1.0]), min_size=2, max_size=9))
 def test_up_to_15_pairs_it_is_scipys_exact_permutation_test(values):
-    expected = permutation_test(
-        (np.array(values), np.zeros(len(values))),
-        lambda x, y, axis: np.sum(x - y, axis=axis),
-        permutation_type="samples",
-        n_resamples=np.inf,
-        vectorized=True,
-    ).pvalue
+    pairs, options = (np.array(values), np.zeros(len(values))), {"permutation_type": "samples", "n_resamples": np.inf}
+    expected = permutation_test(pairs, lambda x, y, axis: np.sum(x - y, axis=axis), vectorized=True, **options).pvalue
     assert sign_flip_p(values) == pytest.approx(min(1.0, expected))
 
 
@@ -170,17 +165,17 @@ def binary(ones, size):
     return [1.0] * ones + [0.0] * (size - ones)
 
 
-@each(
-    ("own", "its", "low", "high"),
-    [  # Newcombe 1998, table II, method 10
-        ((56, 70), (48, 80), 0.0524, 0.3339),
-        ((9, 10), (3, 10), 0.1705, 0.8090),
-        ((6, 7), (2, 7), 0.0582, 0.8062),
-        ((5, 56), (0, 29), -0.0381, 0.1926),
-        ((0, 10), (0, 20), -0.1611, 0.2775),
-        ((10, 10), (0, 20), 0.6791, 1.0),
-    ],
-)
+NEWCOMBE = [  # Newcombe 1998, table II, method 10
+    ((56, 70), (48, 80), 0.0524, 0.3339),
+    ((9, 10), (3, 10), 0.1705, 0.8090),
+    ((6, 7), (2, 7), 0.0582, 0.8062),
+    ((5, 56), (0, 29), -0.0381, 0.1926),
+    ((0, 10), (0, 20), -0.1611, 0.2775),
+    ((10, 10), (0, 20), 0.6791, 1.0),
+]
+
+
+@each(("own", "its", "low", "high"), NEWCOMBE)
 def test_binary_values_have_the_published_intervals(own, its, low, high):
     found = unpaired_difference([Stratum(binary(*own), binary(*its))])
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)

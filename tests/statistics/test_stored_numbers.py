@@ -9,20 +9,10 @@ import pytest
 from helpers.each import each, error_of
 from helpers.stored import assert_stored
 
+from langchain_rageval.statistics import detectable_difference, paired_difference, sign_flip_p, student_t_p
 from langchain_rageval.statistics.agreement import STATISTICS, Tables, estimates, krippendorff_alpha, share
-from langchain_rageval.statistics.intervals import (
-    bounded_mean_interval,
-    prediction_powered_mean,
-    student_t_p,
-    student_t_quantile,
-)
-from langchain_rageval.statistics.paired import (
-    Stratum,
-    detectable_difference,
-    paired_difference,
-    sign_flip_p,
-    unpaired_difference,
-)
+from langchain_rageval.statistics.intervals import bounded_mean_interval, prediction_powered_mean, student_t_quantile
+from langchain_rageval.statistics.paired import Stratum, unpaired_difference
 from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
 from langchain_rageval.statistics.sequential import ConfidenceSequence, DriftDetector, change_points
 

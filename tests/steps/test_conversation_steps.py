@@ -22,11 +22,8 @@ TURNS = [
 ]
 
 
-FACTS = turn_facts(
-    statements=[(2, "Cats cost 5 euros."), (4, "Dogs cost 9 euros.")],
-    facts=[(1, "The user has a cat.")],
-    needs=[(3, "The price for a dog.")],
-)
+SAID = [(2, "Cats cost 5 euros."), (4, "Dogs cost 9 euros.")]
+FACTS = turn_facts(statements=SAID, facts=[(1, "The user has a cat.")], needs=[(3, "The price for a dog.")])
 
 
 def listed(judge, sample=SAMPLE):
@@ -172,13 +169,8 @@ def test_a_reply_may_name_ten_contradictions_or_two_of_each_statement(openai_ser
     assert schema["properties"]["contradictions"]["maxItems"] == most
 
 
-WINDOWS = [
-    ([1], 30, [[1, 2], [3, 4]]),
-    ([2], 30, [[3, 4]]),
-    ([4], 30, []),
-    ([4, 2], 30, [[3, 4]]),
-    ([4], None, [[1, 2, 3, 4]]),
-]
+WINDOWS = [([1], 30, [[1, 2], [3, 4]]), ([2], 30, [[3, 4]]), ([4, 2], 30, [[3, 4]]), ([4], 30, [])]
+WINDOWS += [([4], None, [[1, 2, 3, 4]])]
 
 
 @each(("turns", "most", "windows"), WINDOWS)

@@ -186,16 +186,13 @@ def test_content_units_are_stems_and_numbers_without_function_words_and_list_num
     assert content_units("租金45元") == {*"租金元", "45"}
 
 
-COUNTED = [
-    (["The parcel costs 4 euros.", "It arrives in Leeds in three days."], (0, 8)),
-    (["The parcel costs 4 euros."], (4, 8)),
-    ([], (8, 8)),
-]
+SAID = ["The parcel costs 4 euros.", "It arrives in Leeds in three days."]
+COUNTED = [(SAID, (0, 8)), (SAID[:1], (4, 8)), ([], (8, 8))]
 
 
 @each(("statements", "counted"), COUNTED)
 def test_what_no_statement_mentions_is_counted_without_questions(statements, counted):
-    text = "The parcel costs 4 euros. It arrives in Leeds in three days. Shall I look elsewhere?"
+    text = " ".join([*SAID, "Shall I look elsewhere?"])
     assert unmentioned_units(text, statements) == counted
 
 

@@ -12,20 +12,11 @@ from helpers import scripted as replies
 from helpers.each import each, error_of
 from helpers.scripted import answering, scripted
 
-from langchain_rageval import (
-    Criterion,
-    Judge,
-    JudgeOutputError,
-    Sample,
-    Turn,
-    answer_correctness,
-    context_precision,
-    faithfulness,
-    jury,
-    llm_grader,
-    ndcg_at,
-)
+from langchain_rageval import Judge, answer_correctness, context_precision, faithfulness, jury, llm_grader, ndcg_at
+from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
+from langchain_rageval.prompts.criteria import Criterion
 from langchain_rageval.steps.check_turns import check_needs, check_user_facts
 from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
 from langchain_rageval.steps.entities import find_entities
@@ -41,12 +32,8 @@ SAMPLE = Sample(
     history=[Turn(role="user", text="I ask."), Turn(role="assistant", text="I tell.")],
 )
 SAID = [(1, text) for text in "abc"]
-STATE = {
-    "sample": SAMPLE,
-    "answer_statements": [*"abc"],
-    "reference_entities": [*"abc"],
-    "turn_facts": replies.turn_facts(facts=SAID, needs=SAID),
-}
+STATE = {"sample": SAMPLE, "answer_statements": [*"abc"], "reference_entities": [*"abc"]}
+STATE["turn_facts"] = replies.turn_facts(facts=SAID, needs=SAID)
 CRITERIA = {"en": [Criterion(name, "What it says.") for name in "abc"]}
 
 

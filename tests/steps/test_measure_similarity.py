@@ -13,17 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from langchain_rageval import (
-    ConfigError,
-    NliVerifier,
-    answer_correctness,
-    claim_metrics,
-    context_recall,
-    faithfulness,
-    plan,
-    suite,
-)
-from langchain_rageval.errors import ModelOutputError
+from langchain_rageval import NliVerifier, answer_correctness, claim_metrics, context_recall, faithfulness, plan, suite
+from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.steps.measure_similarity import compare_texts, measure_similarity
 
 PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}

@@ -155,28 +155,25 @@ def test_the_sentences_hold_every_character_in_order(text, language):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
 
 
-@each(
-    ("text", "sentences"),
-    [
-        ("今天下雨。我们不出门！真的吗？", ["今天下雨。", "我们不出门！", "真的吗？"]),
-        ("他说：“走吧。”大家都走了。", ["他说：“走吧。”", "大家都走了。"]),
-        ("他问“为什么？”。没人知道。", ["他问“为什么？”。", "没人知道。"]),
-        ("これはペンです。「はい。」彼は言った。", ["これはペンです。", "「はい。」", "彼は言った。"]),
-        ("맛이 좋아요 다시 오겠습니다 추천합니다.", ["맛이 좋아요", "다시 오겠습니다", "추천합니다."]),
-        ("He moved to St. Louis on Sept. 10. It was hot.", ["He moved to St. Louis on Sept. 10.", "It was hot."]),
-        ("I need vitamin D. It helps. Ask Prof. Smith.", ["I need vitamin D.", "It helps.", "Ask Prof. Smith."]),
-        ("do I need it? i think so. they know!", ["do I need it?", "i think so.", "they know!"]),
-        ('"Really?" he asked. Yahoo! and AOL agreed.', ['"Really?" he asked.', "Yahoo! and AOL agreed."]),
-        ("It is 5 p.m. it seems, approx. it is.", ["It is 5 p.m. it seems, approx. it is."]),
-        ("Wait...What is it? See e.g. Smith et al. 2020.", ["Wait...", "What is it?", "See e.g. Smith et al. 2020."]),
-        ("It grew.[1] It fell.[2][3] See 'A'.", ["It grew.[1]", "It fell.[2][3]", "See 'A'."]),
-        (
-            "It was No. 50; Kesha left (b. 1987; US). She sang.",
-            ["It was No. 50; Kesha left (b. 1987; US).", "She sang."],
-        ),
-        ("Parla L. Di Maio. Poi il sig. Rossi.", ["Parla L. Di Maio.", "Poi il sig. Rossi."]),
-    ],
-)
+SPLIT = [
+    ("今天下雨。我们不出门！真的吗？", ["今天下雨。", "我们不出门！", "真的吗？"]),
+    ("他说：“走吧。”大家都走了。", ["他说：“走吧。”", "大家都走了。"]),
+    ("他问“为什么？”。没人知道。", ["他问“为什么？”。", "没人知道。"]),
+    ("これはペンです。「はい。」彼は言った。", ["これはペンです。", "「はい。」", "彼は言った。"]),
+    ("맛이 좋아요 다시 오겠습니다 추천합니다.", ["맛이 좋아요", "다시 오겠습니다", "추천합니다."]),
+    ("He moved to St. Louis on Sept. 10. It was hot.", ["He moved to St. Louis on Sept. 10.", "It was hot."]),
+    ("I need vitamin D. It helps. Ask Prof. Smith.", ["I need vitamin D.", "It helps.", "Ask Prof. Smith."]),
+    ("do I need it? i think so. they know!", ["do I need it?", "i think so.", "they know!"]),
+    ('"Really?" he asked. Yahoo! and AOL agreed.', ['"Really?" he asked.', "Yahoo! and AOL agreed."]),
+    ("It is 5 p.m. it seems, approx. it is.", ["It is 5 p.m. it seems, approx. it is."]),
+    ("Wait...What is it? See e.g. Smith et al. 2020.", ["Wait...", "What is it?", "See e.g. Smith et al. 2020."]),
+    ("It grew.[1] It fell.[2][3] See 'A'.", ["It grew.[1]", "It fell.[2][3]", "See 'A'."]),
+    ("It was No. 50; Kesha left (b. 1987; US). She sang.", ["It was No. 50; Kesha left (b. 1987; US).", "She sang."]),
+    ("Parla L. Di Maio. Poi il sig. Rossi.", ["Parla L. Di Maio.", "Poi il sig. Rossi."]),
+]
+
+
+@each(("text", "sentences"), SPLIT)
 def test_other_languages_are_split_by_their_own_marks(text, sentences):
     assert split_sentences(text) == sentences
 
@@ -232,19 +229,11 @@ def test_importing_the_module_does_not_import_razdel():
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁеЕйїéИи\u0301\u0308\u0306 \n\u00a0ßİ"))
 
 
-@each(
-    ("one", "other"),
-    [
-        ("ЁЛКА", "елка"),
-        ("е\u0308лка", "ёлка"),
-        ("Е\u0308лка", "елка"),
-        ("всё\u0301", "все"),
-        ("a\u00a0 b\n\tc\u3000d", " a b c d "),
-        ("Straße", "STRASSE"),
-        ("cafe\u0301", "CAFÉ"),
-        ("Ї\u0301", "ї"),
-    ],
-)
+EQUAL = [("ЁЛКА", "елка"), ("е\u0308лка", "ёлка"), ("Е\u0308лка", "елка"), ("всё\u0301", "все"), ("Ї\u0301", "ї")]
+EQUAL += [("a\u00a0 b\n\tc\u3000d", " a b c d "), ("Straße", "STRASSE"), ("cafe\u0301", "CAFÉ")]
+
+
+@each(("one", "other"), EQUAL)
 def test_these_are_equal_after_normalization(one, other):
     assert normalize_text(one) == normalize_text(other)
 
@@ -270,25 +259,25 @@ def test_in_european_alphabets_case_does_not_matter(text):
     assert normalize_text(text.casefold()) == normalize_text(text)
 
 
-@each(
-    ("words", "text", "expected"),
-    [
-        (tokens_of, "полис № 5, «елка»", ["полис", "5", "елка"]),
-        (tokens_of, "re-check 3.5%", ["re", "check", "3", "5"]),
-        (tokens_of, "东京塔 tokyo 1958年", ["东", "京", "塔", "tokyo", "1958", "年"]),
-        (tokens_of, "서울은", ["서", "울", "은"]),
-        (tokens_of, "a_b", ["a", "b"]),
-        # in lower case, without stress marks
-        (words_of, "Ещё ЁЛКА, 3 шт.", ["еще", "елка", "3", "шт"]),
-        (words_of, "за\u0301мок a_b", ["замок", "a", "b"]),
-        (words_of, "東京 Straße", ["東京", "straße"]),
-        # stems, without function words and short words
-        (content_words, "Munich was founded in 1158, on the Isar.", {"munic", "found", "1158", "isar"}),
-        (content_words, "Мюнхен основан в 5 веке.", {"мюнхе", "основ", "5", "веке"}),
-        (content_words, "慕尼黑", {"慕", "尼", "黑"}),
-        (content_words, "It is, or he was.", set()),
-    ],
-)
+WORDS = [
+    (tokens_of, "полис № 5, «елка»", ["полис", "5", "елка"]),
+    (tokens_of, "re-check 3.5%", ["re", "check", "3", "5"]),
+    (tokens_of, "东京塔 tokyo 1958年", ["东", "京", "塔", "tokyo", "1958", "年"]),
+    (tokens_of, "서울은", ["서", "울", "은"]),
+    (tokens_of, "a_b", ["a", "b"]),
+    # in lower case, without stress marks
+    (words_of, "Ещё ЁЛКА, 3 шт.", ["еще", "елка", "3", "шт"]),
+    (words_of, "за\u0301мок a_b", ["замок", "a", "b"]),
+    (words_of, "東京 Straße", ["東京", "straße"]),
+    # stems, without function words and short words
+    (content_words, "Munich was founded in 1158, on the Isar.", {"munic", "found", "1158", "isar"}),
+    (content_words, "Мюнхен основан в 5 веке.", {"мюнхе", "основ", "5", "веке"}),
+    (content_words, "慕尼黑", {"慕", "尼", "黑"}),
+    (content_words, "It is, or he was.", set()),
+]
+
+
+@each(("words", "text", "expected"), WORDS)
 def test_tokens_words_and_content_words_of_every_script(words, text, expected):
     assert words(text) == expected
 
@@ -302,18 +291,18 @@ def test_every_letter_and_digit_is_in_a_word(text):
 WHOLE = "После пожара осмотра ждать не больше пяти дней, если комиссия не решит иначе до первого марта."
 
 
-@each(
-    ("one", "other", "share"),
-    [
-        (WHOLE, WHOLE, 1.0),
-        (WHOLE, WHOLE[10:40], 1.0),
-        (WHOLE, f"Заголовок страницы\n\n{WHOLE.upper()}".replace(" ", "\n"), 1.0),
-        (WHOLE, "", 0.0),
-        (WHOLE, "Взнос платят раз в год, и никак не чаще, чем об этом сказано в самом уставе.", 0.0),
-        ("дня", "после двух дней", 0.0),
-        ("дней", "после двух дней", 1.0),
-    ],
-)
+SHARES = [
+    (WHOLE, WHOLE, 1.0),
+    (WHOLE, WHOLE[10:40], 1.0),
+    (WHOLE, f"Заголовок страницы\n\n{WHOLE.upper()}".replace(" ", "\n"), 1.0),
+    (WHOLE, "", 0.0),
+    (WHOLE, "Взнос платят раз в год, и никак не чаще, чем об этом сказано в самом уставе.", 0.0),
+    ("дня", "после двух дней", 0.0),
+    ("дней", "после двух дней", 1.0),
+]
+
+
+@each(("one", "other", "share"), SHARES)
 def test_the_share_of_the_shorter_text_ignores_white_space_and_letter_case(one, other, share):
     assert shared_share(one, other) == shared_share(other, one) == share
 
@@ -324,35 +313,35 @@ def test_a_text_that_is_cut_shares_the_part_that_is_left():
     assert shared_share(letters[:100], letters[90:160]) == 0.0  # a run of ten characters may be a coincidence
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("The capital of country 17 is city 17.", "The capital of country 12 is city 12."),
-        (
-            "Document 5: the warranty of product 5 lasts 15 months and covers water damage.",
-            "Document 7: the warranty of product 7 lasts 17 months and covers water damage.",
-        ),
-        (
-            "Тариф «Дача» стоит 450 рублей в месяц, подключение по оптике занимает 5 рабочих дней.",
-            "Тариф «Премиум» стоит 900 рублей в месяц, подключение по оптике занимает 2 рабочих дня.",
-        ),
-    ],
-)
+PATTERNS = [
+    ("The capital of country 17 is city 17.", "The capital of country 12 is city 12."),
+    (
+        "Document 5: the warranty of product 5 lasts 15 months and covers water damage.",
+        "Document 7: the warranty of product 7 lasts 17 months and covers water damage.",
+    ),
+    (
+        "Тариф «Дача» стоит 450 рублей в месяц, подключение по оптике занимает 5 рабочих дней.",
+        "Тариф «Премиум» стоит 900 рублей в месяц, подключение по оптике занимает 2 рабочих дня.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PATTERNS)
 def test_texts_of_one_pattern_have_nothing_in_common(one, other):
     assert shared_share(one, other) > 0.5
     assert common_share(one, other) == common_share(other, one) == 0.0
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        WHOLE[13:60],
-        f"Правила. Раздел 3, страница 14. {WHOLE[13:]}",
-        f"{WHOLE[20:]} Взнос платят раз в год, и никак не чаще.",
-        WHOLE.replace("ждать", "ожидать"),
-        WHOLE.replace("больше пяти", "**больше** (пяти)"),
-    ],
-)
+CHUNKS = [
+    WHOLE[13:60],
+    f"Правила. Раздел 3, страница 14. {WHOLE[13:]}",
+    f"{WHOLE[20:]} Взнос платят раз в год, и никак не чаще.",
+    WHOLE.replace("ждать", "ожидать"),
+    WHOLE.replace("больше пяти", "**больше** (пяти)"),
+]
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
 def test_a_part_of_a_text_is_common_to_both_with_what_stands_around_it(chunk):
     other = f"Как поступают с домом и с баней. {WHOLE} Об отказе пишут отдельно."
     assert common_share(chunk, other) == common_share(other, chunk) == shared_share(chunk, other) > 0.5
