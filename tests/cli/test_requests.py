@@ -37,9 +37,10 @@ def write_first_wave(capsys, metrics=METRICS, *words):
     return capsys.readouterr().err
 
 
-def read(capsys, *words):
-    code = cli(["replies", *words])
-    return code, capsys.readouterr()
+def read(capsys, *words, code=0):
+    """Run `rageval replies`, which ends with a code, and return what it shows."""
+    assert cli(["replies", *words]) == code
+    return capsys.readouterr()
 
 
 def test_files_give_the_scores_of_a_live_run(answers, runner, capsys):
@@ -49,12 +50,10 @@ def test_files_give_the_scores_of_a_live_run(answers, runner, capsys):
         "wave-1.out.jsonl --model MODEL`, then run `rageval replies wave-1.out.jsonl --journal run.db`\n"
     )
     runner.run("wave-1.jsonl", "wave-1.out.jsonl")
-    code, shown = read(capsys, "wave-1.out.jsonl", "--journal", "run.db")
-    assert code == 0
+    shown = read(capsys, "wave-1.out.jsonl", "--journal", "run.db")
     assert shown.err.startswith("rageval: wave 2: 4 requests written to wave-2.jsonl.")
     runner.run("wave-2.jsonl", "wave-2.out.jsonl")
-    code, shown = read(capsys, "wave-2.out.jsonl", "--report", "report.jsonl", "--fail-under", "faithfulness=0.6")
-    assert code == 1
+    shown = read(capsys, "wave-2.out.jsonl", "--report", "report.jsonl", "--fail-under", "faithfulness=0.6", code=1)
     report = Report.load("report.jsonl")
     with OpenAIServer(offline) as server:
         judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
@@ -89,8 +88,7 @@ def test_a_journal_holds_the_requests_of_one_run_which_another_command_continues
 def test_lost_lines_are_asked_again(answers, runner, capsys):
     write_first_wave(capsys)
     runner.run("wave-1.jsonl", "wave-1.out.jsonl", leave_out={1})
-    code, shown = read(capsys, "wave-1.out.jsonl")
-    assert code == 0
+    shown = read(capsys, "wave-1.out.jsonl")
     assert shown.err.startswith(
         "rageval: 1 of the 7 requests of wave 1 have no line in wave-1.out.jsonl; they are asked again in the next "
         "wave. If the file was cut off on the way, copy it again and repeat the command\n"
@@ -103,15 +101,14 @@ def test_lost_lines_are_asked_again(answers, runner, capsys):
 def test_a_complete_copy_may_be_read_after_an_incomplete_one(answers, runner, capsys):
     write_first_wave(capsys)
     read(capsys, runner.run("wave-1.jsonl", "wave-1.part.jsonl", leave_out={0, 1}))
-    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
-    assert (code, "have no line" in shown.err) == (0, False)
+    shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
     assert shown.err.startswith("rageval: wave 3: 4 requests written to wave-3.jsonl.")
+    assert "have no line" not in shown.err
 
 
 def test_failed_requests_are_asked_again(answers, runner, capsys):
     write_first_wave(capsys)
-    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=503))
-    assert code == 0
+    shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=503))
     assert shown.err.startswith(
         "rageval: 7 of the 7 requests of wave 1 failed on the server; they are asked again in the next wave\n"
         "rageval: wave 1: 7 requests written to wave-1.jsonl."
@@ -120,23 +117,19 @@ def test_failed_requests_are_asked_again(answers, runner, capsys):
 
 def test_refused_requests_are_failures_until_their_answers_are_read(answers, runner, capsys):
     write_first_wave(capsys, "context_recall")
-    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=403), "--report", "report.jsonl")
-    assert code == 2
+    shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl", status=403), "--report", "report.jsonl", code=2)
     assert shown.err == (
         "rageval: every score failed (samples: 2); first failure: OpenAIPermissionDeniedError: Error code: 403 (does "
         "this key have access to the model?)\n"
     )
-    code, shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
-    assert code == 0
+    shown = read(capsys, runner.run("wave-1.jsonl", "wave-1.out.jsonl"))
     assert shown.err.startswith("rageval: wave 2: 2 requests written to wave-2.jsonl.")
     read(capsys, runner.run("wave-2.jsonl", "wave-2.out.jsonl"), "--report", "report.jsonl")
     assert all(row.scores["context_recall"].value is not None for row in Report.load("report.jsonl").rows)
 
 
 def error_of(capsys, *words):
-    code, shown = read(capsys, *words)
-    assert code == 2
-    return shown.err.removeprefix("rageval: ").rstrip("\n")
+    return read(capsys, *words, code=2).err.removeprefix("rageval: ").rstrip("\n")
 
 
 def replies(capsys, runner):
@@ -198,5 +191,5 @@ def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
     assert "wave-1" in message
     assert {path.name for path in Path().glob("wave-1*")} == {f"{name}.jsonl" for name in names}
     outputs = [runner.run(f"{name}.jsonl", f"{name}.out.jsonl") for name in names]
-    code, shown = read(capsys, *outputs, "--json")
-    assert (code, json.loads(shown.out)) == (0, {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]})
+    shown = read(capsys, *outputs, "--json")
+    assert json.loads(shown.out) == {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]}

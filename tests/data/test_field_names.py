@@ -65,8 +65,6 @@ FIELDS = [
     ({"messages": [HumanMessage("q"), AIMessageChunk("a")], "context": [PARIS]}, {"answer": "a", **WITH_ID}),
     ({"messages": TOLD, "documents": [PARIS]}, {"answer": "a", **WITH_ID}),
     ({"messages": NOT_FOUND}, {"answer": "a", "contexts": []}),
-    # documents of tools precede those of the state
-    ({"messages": FOUND, "context": [LYON]}, {"answer": "a", **WITH_ID, "metadata": {"context_sources": ["atlas"]}}),
     ({"question": "q", "metadata": {"level": 1}, "t": 2, "empty": None}, {"metadata": {"t": 2, "level": 1}}),
     ({"input": "i", "question": "q"}, {"metadata": {"input": "i"}}),
     ({"input": "q", "question": None}, {}),
@@ -82,6 +80,10 @@ FIELDS = [
 @each(("record", "fields"), FIELDS)
 def test_fields_are_read_under_the_names_of_other_libraries(record, fields):
     assert read_fields(record) == {"question": "q", "metadata": {}, **fields}
+
+
+def test_documents_of_tools_precede_those_of_the_state():
+    assert read_fields({"messages": FOUND, "context": [LYON]})["contexts"] == [PARIS.page_content]
 
 
 @each("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
