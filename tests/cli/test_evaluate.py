@@ -102,6 +102,8 @@ def test_the_first_sample_is_shown_as_it_was_read_before_a_paid_call(rageval, wr
     assert "first sample" not in rageval("evaluate", path, "--judge", "offline")[2]
 
 
+# Gates
+
 GATES = [
     (SAMPLE, "faithfulness=0.5", 0, ""),
     (SAMPLE, "faithfulness=0.8", 1, "faithfulness is 0.500 [0.076, 0.924], at least 0.8 is required"),
@@ -135,6 +137,8 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
     assert "1 of 4 samples have no value" not in complaints
 
 
+# Models that fail
+
 UNREACHABLE = [
     ("http://127.0.0.1:9/v1", "(http://127.0.0.1:9/v1/chat/completions) ([Errno 111]"),
     ("127.0.0.1:9/v1", "--base-url right?"),
@@ -167,6 +171,9 @@ def test_a_judge_that_never_answers_ends_the_run_with_2_and_the_files_are_writte
     assert len(server.requests) < 40
     assert '"complete": false' in out.read_text()
     assert "The run was stopped: " in html.read_text()
+
+
+# Terminals and pipes
 
 
 def test_untrusted_text_is_shown_without_control_characters(rageval, written):
@@ -203,6 +210,9 @@ def test_control_c_ends_with_130_and_one_line(written, openai_server, tmp_path):
     assert (process.returncode, told, last) == (130, b"", "rageval: interrupted")
     assert [line.startswith("rageval: first sample: ") for line in before] == [True]
     assert sorted(os.listdir(tmp_path)) == ["samples.jsonl"]
+
+
+# Tables and reports as input
 
 
 def test_the_columns_of_a_russian_table_are_named_on_stderr_unless_quiet(rageval, tmp_path, caplog):

@@ -39,6 +39,29 @@ def check(judge):
     assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
 
 
+MISSING = [
+    (load_judge, "openai:m", "set OPENAI_API_KEY"),
+    (load_judge, "gigachat:m", "set GIGACHAT_CREDENTIALS"),
+    (load_judge, "vllm:m", "base_url"),
+    (load_judge, "gpt-some", "OPENAI_API_KEY"),
+    (load_judge, "azure_openai:m", "azure_openai:m"),
+    (load_judge, "anthropic:claude", "langchain-anthropic"),
+    (load_judge, "openai", "openai:MODEL"),
+    (load_judge, "nonsense", "nonsense"),
+    (load_judge, "opnai:m", "did you mean 'openai'?"),
+    (load_judge, "", "offline, openai:MODEL"),
+    (load_embeddings, "openai:e", "set OPENAI_API_KEY"),
+    (load_embeddings, "openai", "openai:MODEL"),
+    (load_embeddings, "opnai:e", "did you mean 'openai'?"),
+    (load_embeddings, "", "offline, openai:MODEL"),
+]
+PROVIDERS = [
+    ("ollama", "langchain_ollama", "ChatOllama", "base_url"),
+    ("anthropic", "langchain_anthropic", "ChatAnthropic", "base_url"),
+    ("litellm", "langchain_litellm", "ChatLiteLLM", "api_base"),
+]
+
+
 class TestLoadJudge:
     def test_offline(self):
         judge = load_judge("offline", language="ru")
@@ -93,25 +116,7 @@ class TestLoadJudge:
         expected = f"GIGACHAT_CA_BUNDLE_FILE names the file {str(tmp_path / 'root.crt')!r}, which does not exist"
         assert str(error_of(ConfigError, load_judge, "gigachat:m")).startswith(expected)
 
-    @each(
-        ("load", "name", "mend"),
-        [
-            (load_judge, "openai:m", "set OPENAI_API_KEY"),
-            (load_judge, "gigachat:m", "set GIGACHAT_CREDENTIALS"),
-            (load_judge, "vllm:m", "base_url"),
-            (load_judge, "gpt-some", "OPENAI_API_KEY"),
-            (load_judge, "azure_openai:m", "azure_openai:m"),
-            (load_judge, "anthropic:claude", "langchain-anthropic"),
-            (load_judge, "openai", "openai:MODEL"),
-            (load_judge, "nonsense", "nonsense"),
-            (load_judge, "opnai:m", "did you mean 'openai'?"),
-            (load_judge, "", "offline, openai:MODEL"),
-            (load_embeddings, "openai:e", "set OPENAI_API_KEY"),
-            (load_embeddings, "openai", "openai:MODEL"),
-            (load_embeddings, "opnai:e", "did you mean 'openai'?"),
-            (load_embeddings, "", "offline, openai:MODEL"),
-        ],
-    )
+    @each(("load", "name", "mend"), MISSING)
     def test_what_is_missing_is_named(self, load, name, mend, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
         assert mend in str(error_of(ConfigError, load, name))
@@ -190,14 +195,7 @@ class TestLoadJudge:
         caught = error_of(ConfigError, load_judge, f"llamacpp:{tmp_path / 'a.gguf'}", base_url="http://127.0.0.1:1")
         assert str(caught) == ("llamacpp runs the model in this process; for a server use vllm:MODEL with base_url")
 
-    @pytest.mark.parametrize(
-        ("provider", "module", "kind", "address"),
-        [
-            ("ollama", "langchain_ollama", "ChatOllama", "base_url"),
-            ("anthropic", "langchain_anthropic", "ChatAnthropic", "base_url"),
-            ("litellm", "langchain_litellm", "ChatLiteLLM", "api_base"),
-        ],
-    )
+    @pytest.mark.parametrize(("provider", "module", "kind", "address"), PROVIDERS)
     def test_common_providers_need_their_own_package_only(self, monkeypatch, provider, module, kind, address):
         built = []
 

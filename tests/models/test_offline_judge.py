@@ -39,9 +39,10 @@ def test_words_are_compared_by_stem_and_numbers_as_they_are(answer, context, ver
     assert cites == ([] if verdict == "absent" else ["2.1"])
 
 
-def test_a_statement_may_rest_on_two_sentences():
+def test_a_statement_may_rest_on_two_sentences_and_without_contexts_nothing_supports_it():
     ((found, cites),) = verdicts("Henry founded Munich beside Isar.", "Henry founded Munich.", "It lies beside Isar.")
     assert (found, sorted(cites)) == ("supported", ["1.1", "2.1"])
+    assert verdicts("Munich is old.") == verdicts("Munich is old.", "") == [("absent", [])]
 
 
 @each("answer", STATED["refusals"])
@@ -55,11 +56,6 @@ def test_a_refusal_states_no_facts(answer):
 def test_the_number_of_a_citation_is_no_number_of_a_statement(mark, place):
     answer = f"Munich was founded in 1158 {mark}." if place != "after it" else f"Munich was founded in 1158. {mark}"
     assert verdicts(answer, "It is old.", "Munich was founded in 1158.") == [("supported", ["2.1"])]
-
-
-def test_no_contexts_support_nothing():
-    assert verdicts("Munich is old.") == [("absent", [])]
-    assert verdicts("Munich is old.", "") == [("absent", [])]
 
 
 @given(st.text(max_size=80), st.lists(st.text(max_size=80), max_size=3))
@@ -97,9 +93,8 @@ def test_what_a_text_says_in_braces_does_not_mislead_it():
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
 async def test_anything_but_a_step_is_refused_with_what_it_does(call):
-    with pytest.raises(
-        ValueError, match="answers only the steps of langchain_rageval, and this request is not one of them"
-    ):
+    problem = "answers only the steps of langchain_rageval, and this request is not one of them"
+    with pytest.raises(ValueError, match=problem):
         OfflineJudge().invoke("Hello") if call == "invoke" else await OfflineJudge().ainvoke([HumanMessage("Hello")])
 
 
@@ -159,8 +154,8 @@ def test_an_answer_of_the_same_title_with_other_fields_is_not_taken_for_a_step_o
 
 
 def test_a_step_of_no_name_that_it_knows_is_named():
-    with pytest.raises(ValueError, match=r"OfflineJudge answers Statements, .*, not Colours"):
-        answer_offline("Colours", '\n{"text": "a"}')
+    error = str(error_of(ValueError, answer_offline, "Colours", '\n{"text": "a"}'))
+    assert (error.startswith("OfflineJudge answers Statements, "), ", not Colours" in error) == (True, True)
 
 
 @each("case", STATED["verdicts"])
@@ -182,9 +177,8 @@ def test_vectors_have_length_1_or_0_for_a_blank_text(given_texts):
         assert vector == embeddings.embed_query(text) == HashingEmbeddings().embed_query(text)
 
 
-@pytest.mark.parametrize("text", ["H:Z", "ØK:H"])
-def test_words_that_cancel_out_have_a_vector_all_the_same(text):
-    assert math.hypot(*embeddings.embed_query(text)) == 1
+def test_words_that_cancel_out_have_a_vector_all_the_same():
+    assert [math.hypot(*embeddings.embed_query(text)) for text in ("H:Z", "ØK:H")] == [1, 1]
 
 
 def test_texts_that_share_words_are_near():
