@@ -116,9 +116,8 @@ def test_addresses_in_the_text_are_known():
 
 def test_every_page_is_in_a_table_of_contents():
     listed = {"index", *re.findall(r"^[\w/*-]+$", "\n".join(blocks(PAGES["docs/index.md"], "{toctree}")), re.MULTILINE)}
-    listed |= {
-        f"ru/{name}" for name in re.findall(r"^[\w-]+$", blocks(PAGES["docs/ru/index.md"], "{toctree}")[0], re.M)
-    }
+    russian = re.findall(r"^[\w-]+$", blocks(PAGES["docs/ru/index.md"], "{toctree}")[0], re.MULTILINE)
+    listed |= {f"ru/{name}" for name in russian}
     pages = [name.removeprefix("docs/").removesuffix(".md") for name in PAGES if name.startswith("docs/")]
     assert [name for name in pages if not any(fnmatch(name, entry) for entry in listed)] == []
 
@@ -172,33 +171,25 @@ def test_the_main_job_is_run_as_the_readme_says():
     assert '"$environment/bin/rageval" demo' in GATE
 
 
-def test_the_gate_builds_the_documentation_with_warnings_as_errors():
+def test_the_gate_builds_the_documentation_with_warnings_as_errors_and_tries_each_supported_python():
     assert 'sphinx-build" -W' in GATE
-
-
-def test_the_gate_runs_the_smoke_suite_on_each_supported_python():
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
     supported = [words[-1] for line in classifiers if "." in (words := line.split("Python :: "))[-1]]
     assert supported
     assert f"for version in {' '.join(supported)}; do" in GATE
 
 
-@pytest.mark.parametrize(("text", "most"), [(README, 7_000), (RUSSIAN, 12_000)], ids=["English", "Russian"])
-def test_a_readme_is_short(text, most):
+@each(("text", "most"), [(README, 7_000), (RUSSIAN, 12_000)], ids=["English", "Russian"])
+def test_a_readme_is_short_and_its_first_example_has_at_most_twelve_lines(text, most):
     assert len(text.encode()) <= most  # a Cyrillic letter takes two bytes
-
-
-def test_the_first_example_has_at_most_twelve_lines():
-    for text in (README, RUSSIAN):
-        assert len([line for line in blocks(text)[0].splitlines() if line.strip()]) <= 12
-        assert len([line for line in blocks(text)[1].splitlines() if line.strip()]) <= 10
+    for block, lines in zip(blocks(text)[:2], (12, 10), strict=True):
+        assert len([line for line in block.splitlines() if line.strip()]) <= lines
 
 
 def test_both_readmes_say_the_same():
     assert len(sections(README)) == len(sections(RUSSIAN))
-    assert [language for language, _ in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.M | re.S)] == [
-        language for language, _ in re.findall(r"^```(\w+)\n(.*?)^```$", RUSSIAN, re.M | re.S)
-    ]
+    languages = [re.findall(r"^```(\w+)\n.*?^```$", text, re.M | re.S) for text in (README, RUSSIAN)]
+    assert languages[0] == languages[1]
     names = [re.findall(r"`(\w+)`", " ".join(row[1] for row in table(section_of(text)))) for text in (README, RUSSIAN)]
     assert names[0] == names[1]
 

@@ -58,12 +58,9 @@ def test_every_text_is_translated_and_nothing_else_is_touched():
 
 def test_grades_numbers_of_passages_and_an_empty_answer_are_no_texts_to_translate():
     prompts, english = translate_prompts(translating(), "de"), PromptSet.default("en")
-
-    def shown(drafts, step):
-        return [example.output for example in drafts.get(step).examples]
-
     for step in ("grade_passage", "review_question", "compare_questions", "find_passages", "write_answer"):
-        for draft, original in zip(shown(prompts, step), shown(english, step), strict=True):
+        outputs = ([example.output for example in drafts.get(step).examples] for drafts in (prompts, english))
+        for draft, original in zip(*outputs, strict=True):
             changed = {name for name, value in draft.items() if value != original[name]}
             assert changed == {name for name in ("reason", "feedback", "answer") if original.get(name)}
 
