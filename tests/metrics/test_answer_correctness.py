@@ -66,6 +66,7 @@ def test_f_is_what_exact_fractions_say(tp, fp, covered, fn, beta):
 
 # Edges
 
+NOTHING_SHARED = classification(fp=[1], fn=[1])
 NEITHER, BLANK = "the answer states no facts, nor does the reference", "the references are blank"
 
 
@@ -80,13 +81,7 @@ NEITHER, BLANK = "the answer states no facts, nor does the reference", "the refe
         ({"references": [""]}, [("a",)], (0.75, 0.25), (None, BLANK, 1), []),
         ({"references": [""]}, [("a",)], (1, 0), (None, BLANK, 1), []),
         # the findings are of a reference that states facts, though nothing is shared with any
-        (
-            {"references": [" ", "R."]},
-            [("a",), ("c",), classification(fp=[1], fn=[1])],
-            (1, 0),
-            (0.0, None, 3),
-            ["FP", "FN"],
-        ),
+        ({"references": [" ", "R."]}, [("a",), ("c",), NOTHING_SHARED], (1, 0), (0.0, None, 3), ["FP", "FN"]),
     ],
 )
 def test_what_states_no_facts_or_is_blank(changes, replies, weights, result, verdicts):
@@ -124,17 +119,10 @@ def test_of_several_references_the_best_f_and_the_best_similarity_count():
 def test_the_best_reference_is_the_best_by_the_formula_asked_for(formula):
     """By counts six statements of one fact win, by precision and recall the reference of which more is covered."""
     split, even = found(6, 1, 1, 3), found(4, 3, 4, 1)
-    state = {
-        "sample": SAMPLE,
-        "answer_statements": ["a"],
-        "reference_statements": ["b"],
-        "classifications": [split, even],
-    }
-    value = weighted_correctness(state, weights=(1, 0), beta=1.0, formula=formula)
-    assert value.findings == {"counts": split, "precision_recall": even}[formula]
-    assert value.number == pytest.approx(
-        {"counts": 0.75, "precision_recall": 2 * (4 / 7) * 0.8 / (4 / 7 + 0.8)}[formula]
-    )
+    state = {"answer_statements": ["a"], "reference_statements": ["b"], "classifications": [split, even]}
+    value = weighted_correctness({"sample": SAMPLE, **state}, weights=(1, 0), beta=1.0, formula=formula)
+    best, number = {"counts": (split, 0.75), "precision_recall": (even, 2 * (4 / 7) * 0.8 / (4 / 7 + 0.8))}[formula]
+    assert (value.findings, value.number) == (best, pytest.approx(number))
 
 
 # A part of weight 0
@@ -181,12 +169,8 @@ def test_the_reason_tells_wrong_and_extra_apart():
         "Right statements in the answer 0 of 3, wrong 1, beyond the reference 2, missed of the reference 0 of 1; "
         "wrong: «a»; beyond the reference: «b»; beyond the reference: «c»."
     )
-    assert [(finding.verdict, finding.cites) for finding in score.findings] == [
-        ("FP", []),
-        ("extra", ["1"]),
-        ("extra", []),
-        ("TP", []),
-    ]
+    marks = [(finding.verdict, finding.cites) for finding in score.findings]
+    assert marks == [("FP", []), ("extra", ["1"]), ("extra", []), ("TP", [])]
 
 
 def test_extras_are_rescored_by_the_other_rule_without_a_call():
@@ -259,16 +243,13 @@ def test_a_cross_encoder_reads_answer_and_reference():
 # What it tells
 
 
-@each(
-    ("question", "reason"),
-    [
-        ("Where?", "Similarity to the reference: 0.60; the threshold is 0.5."),
-        ("Где?", "Сходство с эталоном: 0.60; порог 0.5."),
-    ],
-)
-def test_the_reason_states_the_threshold(question, reason):
-    sample = SAMPLE.model_copy(update={"question": question})
-    assert answer_similarity(Vectors(PLANE), threshold=0.5).invoke(sample).reason == reason
+def test_the_reason_states_the_threshold():
+    for question, reason in {
+        "Where?": "Similarity to the reference: 0.60; the threshold is 0.5.",
+        "Где?": "Сходство с эталоном: 0.60; порог 0.5.",
+    }.items():
+        sample = SAMPLE.model_copy(update={"question": question})
+        assert answer_similarity(Vectors(PLANE), threshold=0.5).invoke(sample).reason == reason
 
 
 ASKED = Sample(question="Where?", answer="There.")
@@ -324,9 +305,9 @@ def test_draws_give_independent_questions():
 
 
 def test_when_most_draws_call_the_answer_evasive_it_is_zero_and_nothing_is_embedded():
-    judge, vectors = (scripted(questions(evasive=True), questions("same"), questions(evasive=True)), Vectors(QUESTIONS))
-    assert answer_relevance(Judge(judge, draws=3), vectors).invoke(ASKED).value == 0.0
-    assert vectors.asked == []
+    evasive, vectors = questions(evasive=True), Vectors(QUESTIONS)
+    judge = Judge(scripted(evasive, questions("same"), evasive), draws=3)
+    assert (answer_relevance(judge, vectors).invoke(ASKED).value, vectors.asked) == (0.0, [])
 
 
 def test_a_cross_encoder_may_compare_the_questions():

@@ -148,10 +148,8 @@ TICKET = Sample(question="What does a ticket cost, and how is it paid?", answer=
 
 
 def parts(*covered):
-    named = ((n, f"part {n}", f"reason {n}", is_covered) for n, is_covered in enumerate(covered, 1))
-    return QuestionParts(
-        parts=[QuestionPart(number=n, part=part, reason=reason, covered=c) for n, part, reason, c in named]
-    )
+    texts = ({"number": n, "part": f"part {n}", "reason": f"reason {n}"} for n in range(1, len(covered) + 1))
+    return QuestionParts(parts=[QuestionPart(**text, covered=c) for text, c in zip(texts, covered, strict=True)])
 
 
 def score_of(*replies, sample=TICKET, **options):

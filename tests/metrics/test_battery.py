@@ -49,9 +49,7 @@ METRICS: dict[str, Build] = {
 JUDGED = [name for name in METRICS if name not in UNJUDGED]
 every_metric = each("build", METRICS.values(), ids=METRICS)
 every_judged_metric = each("build", [METRICS[name] for name in JUDGED], ids=JUDGED)
-every_metric_with_embeddings = each(
-    "embed", [partial(METRICS[name], OfflineJudge()) for name in EMBEDDED], ids=EMBEDDED
-)
+with_embeddings = each("embed", [partial(METRICS[name], OfflineJudge()) for name in EMBEDDED], ids=EMBEDDED)
 
 
 REFERENCE = "Munich was founded in 1158."
@@ -125,11 +123,9 @@ async def test_a_judge_that_fails_raises_from_invoke_and_is_a_failure_elsewhere(
         metric.invoke(FULL)
     with pytest.raises(JudgeOutputError):
         await metric.ainvoke(FULL)
-    scores = [
-        evaluate([FULL], metric, progress=False).rows[0].scores[metric.name],
-        (await aevaluate([FULL], metric, progress=False)).rows[0].scores[metric.name],
-        metric.as_node().invoke(FULL)[metric.name],
-    ]
+    reports = [evaluate([FULL], metric, progress=False), await aevaluate([FULL], metric, progress=False)]
+    scores = [report.rows[0].scores[metric.name] for report in reports]
+    scores.append(metric.as_node().invoke(FULL)[metric.name])
     at_once = 2 if metric.name == "answer_correctness" else 1  # the answer's and the reference's statements
     for score in scores:
         assert (score.value, score.unscored, score.failure.error) == (None, None, "JudgeOutputError")
@@ -140,7 +136,7 @@ async def test_a_judge_that_fails_raises_from_invoke_and_is_a_failure_elsewhere(
     assert feedback["comment"].startswith("JudgeOutputError: ")
 
 
-@every_metric_with_embeddings
+@with_embeddings
 async def test_embeddings_that_fail_raise_from_invoke_and_are_a_failure_elsewhere(embed):
     def down(_text: str) -> Any:
         raise ConnectionError("the embedder is down")
@@ -259,11 +255,8 @@ def state_of(model: BaseChatModel) -> dict[str, tuple[int, str]]:
 @pytest.mark.gate
 @every_judged_metric
 async def test_the_users_model_is_not_changed(build, openai_server, chat_openai, gigachat_server, gigachat):
-    models = [
-        chat_openai(openai_server(offline, rungs={"prompt"}, refuse_system=True), extra_body={"top_k": 1}),
-        gigachat(gigachat_server(offline, rungs={"prompt"})),
-    ]
-    for model in models:
+    openai = chat_openai(openai_server(offline, rungs={"prompt"}, refuse_system=True), extra_body={"top_k": 1})
+    for model in (openai, gigachat(gigachat_server(offline, rungs={"prompt"}))):
         before = state_of(model)
         metric = build(Judge(model, draws=3, attempts=2))
         metric.invoke(FULL)
@@ -271,7 +264,7 @@ async def test_the_users_model_is_not_changed(build, openai_server, chat_openai,
         assert state_of(model) == before
 
 
-@every_metric_with_embeddings
+@with_embeddings
 async def test_the_users_embeddings_are_not_changed(embed, openai_server, openai_embeddings):
     model = openai_embeddings(openai_server(offline))
     before = {name: (id(value), repr(value)) for name, value in model.__dict__.items()}
@@ -282,13 +275,13 @@ async def test_the_users_embeddings_are_not_changed(embed, openai_server, openai
     assert {name: (id(value), repr(value)) for name, value in model.__dict__.items()} == before
 
 
-@every_metric_with_embeddings
+@with_embeddings
 def test_the_instrument_tells_embeddings_apart(embed):
     one, other = HashingEmbeddings(), HashingEmbeddings(size=64)
     assert embed(one).instrument == embed(HashingEmbeddings()).instrument != embed(other).instrument
 
 
-@every_metric_with_embeddings
+@with_embeddings
 @each("model", [None, "openai:small", OfflineJudge()], ids=["None", "str", "judge"])
 def test_what_cannot_embed_is_refused_when_the_metric_is_built(embed, model):
     with pytest.raises(ConfigError, match=r"embeddings|Embeddings"):
@@ -319,20 +312,11 @@ def test_a_judge_that_is_none_is_refused_when_the_metric_is_built(build):
 
 @every_judged_metric
 def test_the_instrument_changes_with_whatever_could_change_a_score(build):
-    judges = [
-        OfflineJudge(),
-        Judge(OfflineJudge(), language="ru"),
-        Judge(OfflineJudge(), attempts=2),
-        Judge(OfflineJudge(), draws=3),
-        Judge(OfflineJudge(), layout="shared_instructions"),
-        Judge(OfflineJudge(), max_statements=3),
-        Judge(OfflineJudge(), max_context_tokens=100),
-        Judge(OfflineJudge(), mode="prompt"),
-        Judge(OfflineJudge(), prompts=PromptSet.default("en")),
-        Judge(OfflineJudge(), prompts=PromptSet.default("ru")),
-        recording_judge(),
-        jury([OfflineJudge()] * 3),
-    ]
+    options = [{"language": "ru"}, {"attempts": 2}, {"draws": 3}, {"layout": "shared_instructions"}, {"mode": "prompt"}]
+    options += [{"max_statements": 3}, {"max_context_tokens": 100}]
+    options += [{"prompts": PromptSet.default(language)} for language in ("en", "ru")]
+    judges = [OfflineJudge(), *(Judge(OfflineJudge(), **one) for one in options)]
+    judges += [recording_judge(), jury([OfflineJudge()] * 3)]
     assert len({build(judge).instrument for judge in judges}) == len(judges)
     assert build(OfflineJudge()).instrument == build(OfflineJudge()).instrument
 

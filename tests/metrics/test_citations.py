@@ -24,9 +24,8 @@ def of(answer, **fields):
 
 def found(answer, **fields):
     """Return the parts of an answer with the chunks that they cite."""
-    return [
-        (text.strip(), [sorted(citation) for citation in cites]) for text, cites in cited_parts(of(answer, **fields))
-    ]
+    parts = cited_parts(of(answer, **fields))
+    return [(text.strip(), [sorted(citation) for citation in cites]) for text, cites in parts]
 
 
 def scores(answer, statements, verdicts, *, question=QUESTION, contexts=CONTEXTS, **options):
@@ -35,20 +34,14 @@ def scores(answer, statements, verdicts, *, question=QUESTION, contexts=CONTEXTS
     return citations(judge, **options).invoke({"question": question, "answer": answer, "contexts": contexts})
 
 
-def values(*arguments, **options):
-    """Return the numbers of precision and recall."""
-    return tuple(score.value for score in scores(*arguments, **options).values())
-
-
 BOTH = [supported(1, "1.1"), supported(2, "2.1")]
 
 
 class TestCitations(MetricTests):
     """The suite in every interface; each call of the judge is answered alike."""
 
-    metric = citations(
-        ScriptedJudge(Statements(statements=["Munich is old."]), Verdicts(verdicts=[supported(1)]), repeat=True)
-    )
+    judge = ScriptedJudge(Statements(statements=["Munich is old."]), Verdicts(verdicts=[supported(1)]), repeat=True)
+    metric = citations(judge)
     sample = {**SAMPLE, "answer": "Munich is old [1]."}  # noqa: RUF012
 
 
@@ -143,7 +136,7 @@ def test_the_reason_of_recall_is_russian_for_a_russian_question():
     ],
 )
 def test_numbers(answer, verdicts, expected):
-    assert values(answer, [FOUNDED, RIVER], verdicts) == expected
+    assert tuple(score.value for score in scores(answer, [FOUNDED, RIVER], verdicts).values()) == expected
 
 
 def why(scores):

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from helpers.each import each
 from helpers.offline import METRICS as BY_SCORE
-from helpers.offline import UNJUDGED
+from helpers.offline import UNJUDGED, own_metric
 from helpers.scripted import (
     absent,
     answering,
@@ -27,7 +27,6 @@ from pydantic import BaseModel
 from langchain_rageval import (
     HashingEmbeddings,
     Judge,
-    Metric,
     OfflineJudge,
     Prompt,
     Sample,
@@ -154,10 +153,8 @@ def test_a_run_in_which_auto_chooses_differently_says_so_in_its_notes_and_in_the
 
 
 def test_a_text_that_reads_like_a_choice_is_none():
-    samples = [
-        Sample(id=answer, question="Where?", answer=answer, references=["against"], contexts=["against"])
-        for answer in ("against", "else")
-    ]
+    texts = {"references": ["against"], "contexts": ["against"]}
+    samples = [Sample(id=answer, question="Where?", answer=answer, **texts) for answer in ("against", "else")]
     metrics = [answer_similarity(HashingEmbeddings()), context_precision(answering(useful_all), against="question")]
     report = evaluate(samples, metrics, progress=False)
     assert [row.scores["answer_similarity"].value for row in report.rows] == [1.0, 0.0]
@@ -191,9 +188,7 @@ def test_references_without_facts_are_unscored_after_a_call_for_each_that_is_not
 def test_several_references_count_as_the_union_of_their_statements():
     judge = scripted(statements("a", "b"), statements("b", "c"), verdicts(supported(1), absent(2), supported(3)))
     score = context_recall(judge).invoke(SAID.model_copy(update={"references": ["One.", "Two."]}))
-    assert judge.inputs[2]["statements"] == [
-        {"statement": n, "text": text} for n, text in enumerate("abc", 1)
-    ]  # fmt: skip
+    assert judge.inputs[2]["statements"] == [{"statement": n, "text": text} for n, text in enumerate("abc", 1)]
     assert (score.value, score.usage.calls) == (pytest.approx(2 / 3), 3)
 
 
@@ -230,10 +225,8 @@ def test_a_blank_chunk_adds_no_sentence():
 @each(("count", "told"), [(0, ""), (10, " ({})"), (11, " ({}, …)")])
 def test_of_many_needed_sentences_ten_are_named_in_the_order_of_the_contexts(count, told):
     numbers = [f"1.{n}" for n in range(1, count + 1)]
-    for question, reason in {
-        "Where?": "Needed sentences: {} of 12{}.",
-        "Где?": "Нужных предложений: {} из 12{}.",
-    }.items():
+    reasons = {"Where?": "Needed sentences: {} of 12{}.", "Где?": "Нужных предложений: {} из 12{}."}
+    for question, reason in reasons.items():
         score = relevant(needed(*numbers[::-1]), contexts=["Yes. " * 12], question=question)
         assert score.reason == reason.format(count, told.format(", ".join(numbers[:10])))
 
@@ -316,9 +309,8 @@ def test_a_share_counts_the_best_label_and_no_agreement_in_any_order(name, data)
     given_labels = data.draw(st.lists(st.sampled_from(labels), min_size=1, max_size=49))
     agreement = Finding(kind="agreement", number=1, text="s", verdict="1.00")
     for order in (given_labels, data.draw(st.permutations(given_labels))):
-        found = [
-            Finding(kind=kind, number=n, text="s", verdict=label, cites=[f"1.{n}"]) for n, label in enumerate(order, 1)
-        ]
+        marks = [{"number": n, "verdict": label, "cites": [f"1.{n}"]} for n, label in enumerate(order, 1)]
+        found = [Finding(kind=kind, text="s", **mark) for mark in marks]
         number = share({"sample": SAMPLE, under: [*found, agreement]}).number
         assert number == given_labels.count(labels[0]) / len(given_labels)
         assert (number == 1.0) is (set(given_labels) == {labels[0]})
@@ -379,12 +371,9 @@ def confirmed(state):
 def test_a_step_of_ones_own_is_asked_about_each_window():
     def scored(limit, **options):
         judge = Judge(OfflineJudge(), max_context_tokens=limit)
-        step = Step(
-            Points, prompts=PROMPT, reads=("answer", "contexts"), offline=lambda inputs: Points(confirmed=1), **options
-        )
-        metric = Metric(
-            "points", aspect="answer", reads={"contexts"}, range=(0, 99), steps=step(judge), reduce=confirmed
-        )
+        options = {"prompts": PROMPT, "reads": ("answer", "contexts"), **options}
+        step = Step(Points, offline=lambda _: Points(confirmed=1), **options)
+        metric = own_metric(confirmed, "points", reads={"contexts"}, range=(0, 99), steps=step(judge))
         return evaluate([FOUNDED], metric, progress=False)
 
     assert scored(500).rows[0].scores["points"].value == 1
@@ -397,7 +386,5 @@ def test_a_step_of_ones_own_is_asked_about_each_window():
     assert one.rows[0].scores["points"].value == 1
     assert one.rows[0].scores["points"].instrument != scored(None).rows[0].scores["points"].instrument
     failure = scored(500, windows=len).rows[0].scores["points"].failure
-    assert (failure.error, failure.message) == (
-        "ConfigError",
-        "windows returned int: it must return one Points for a list of them",
-    )
+    assert failure.error == "ConfigError"
+    assert failure.message == "windows returned int: it must return one Points for a list of them"

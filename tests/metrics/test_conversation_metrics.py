@@ -7,7 +7,16 @@ import pytest
 from helpers.each import each
 from helpers.labelled import dialogues, labelled_judge, whole
 from helpers.offline import METRICS, UNJUDGED, own_metric
-from helpers.scripted import contradictions, fact_verdicts, human_of, need_verdicts, scripted, turn_facts
+from helpers.scripted import (
+    contradictions,
+    fact_verdicts,
+    need_verdicts,
+    scripted,
+    statements,
+    supported,
+    turn_facts,
+    verdicts,
+)
 from pydantic import BaseModel
 
 from langchain_rageval import (
@@ -34,7 +43,7 @@ from langchain_rageval import (
     rubric,
     samples_of,
 )
-from langchain_rageval.steps import StandaloneQuestion, Statements, Verdict, Verdicts
+from langchain_rageval.steps import StandaloneQuestion
 from langchain_rageval.steps.questions import rewrite_question
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 
@@ -172,21 +181,16 @@ def values(found):
 def test_a_judge_that_answers_by_the_labels_gives_the_labelled_scores(dialogue, written):
     found = conversation_metrics(labelled_judge(dialogue, written)).invoke(whole(dialogue))
     assert values(found) == dialogue["scores"]
-    pairs = [{*pair} for pair in dialogue["contradictions"]]
     turn_of = {number: str(fact["turn"]) for number, fact in enumerate(dialogue["statements"], 1)}
-    contradicted = {
-        finding.number: {*finding.cites}
-        for finding in found["conversation_consistency"].findings
-        if finding.verdict == "contradicted"
-    }
-    assert contradicted == {
-        number: {turn_of[other] for pair in pairs if number in pair for other in pair} for number in set().union(*pairs)
-    }
+    expected = {}
+    for pair in dialogue["contradictions"]:
+        for number in pair:
+            expected.setdefault(number, set()).update(turn_of[other] for other in pair)
+    consistency = found["conversation_consistency"].findings
+    assert {f.number: {*f.cites} for f in consistency if f.verdict == "contradicted"} == expected
     needs = [(f.text, f.verdict, f.cites) for f in found["conversation_resolution"].findings]
-    assert needs == [
-        (need["text"], need["verdict"], [str(turn) for turn in (need["turn"], *need["turns"])])
-        for need in dialogue["needs"]
-    ]
+    turns = [[str(turn) for turn in (need["turn"], *need["turns"])] for need in dialogue["needs"]]
+    assert needs == [(need["text"], need["verdict"], own) for need, own in zip(dialogue["needs"], turns, strict=True)]
 
 
 @pytest.mark.gate
@@ -248,7 +252,7 @@ class Recording(OfflineJudge):
 
     def _generate(self, messages, *args, **kwargs):
         result = super()._generate(messages, *args, **kwargs)
-        REQUESTS.append(human_of(messages))
+        REQUESTS.append(messages[-1].text)
         if '"title": "StandaloneQuestion"' in REQUESTS[-1]:
             reply = json.dumps({"reason": "он — Генрих Лев", "question": STANDALONE}, ensure_ascii=False)
             result.generations[0].message.content = reply
@@ -314,9 +318,8 @@ def test_all_metrics_of_a_run_share_one_rewrite(judge):
 
 
 def test_a_turn_without_history_is_judged_without_a_rewrite(judge):
-    report = evaluate(
-        [FIRST], [build(judge) for name, build in BUILDERS.items() if "function" not in name], progress=False
-    )
+    metrics = [build(judge) for name, build in BUILDERS.items() if "function" not in name]
+    report = evaluate([FIRST], metrics, progress=False)
     assert rewrites() == []
     assert not any('"history"' in request for request in REQUESTS)
     assert not any(f.kind == "standalone_question" for score in report.rows[0].scores.values() for f in score.findings)
@@ -331,12 +334,8 @@ def test_metrics_that_do_not_show_the_question_to_a_judge_get_the_original(judge
         return 1.0
 
     read_history = Step(Polite, prompts=PROMPT, reads=("question", "history"), offline=lambda _: Polite(polite=True))
-    whole = own_metric(
-        lambda state: Value(float(state["sample"].question == ORIGINAL), "."),
-        "whole",
-        reads={"question", "history"},
-        steps=read_history(judge),
-    )
+    reads_history = {"reads": {"question", "history"}, "steps": read_history(judge)}
+    whole = own_metric(lambda state: Value(float(state["sample"].question == ORIGINAL), "."), "whole", **reads_history)
     scores = evaluate([SECOND], [asks, whole, context_entity_recall(judge)], progress=False).rows[0].scores
     assert seen == [ORIGINAL]
     assert scores["whole"].value == 1.0
@@ -344,11 +343,8 @@ def test_metrics_that_do_not_show_the_question_to_a_judge_get_the_original(judge
 
 
 def test_a_scripted_judge_sees_the_history_where_it_extracts_statements():
-    judge = scripted(
-        StandaloneQuestion(reason="он — Генрих Лев", question=STANDALONE),
-        Statements(statements=["Генрих Лев умер в 1195 году."]),
-        Verdicts(verdicts=[Verdict(statement=1, reason="", evidence=["1.1"], verdict="supported")]),
-    )
+    question = StandaloneQuestion(reason="он — Генрих Лев", question=STANDALONE)
+    judge = scripted(question, statements("Генрих Лев умер в 1195 году."), verdicts(supported(1)))
     score = faithfulness(judge).invoke(SECOND)
     history = [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}]
     assert judge.inputs == [
@@ -357,18 +353,13 @@ def test_a_scripted_judge_sees_the_history_where_it_extracts_statements():
         {"question": STANDALONE, "statements": [{"statement": 1, "text": "Генрих Лев умер в 1195 году."}]},
     ]
     assert (score.value, score.usage.calls) == (1.0, 3)
-    assert [(f.kind, f.text) for f in score.findings] == [
-        ("statement", "Генрих Лев умер в 1195 году."),
-        ("standalone_question", STANDALONE),
-    ]
+    stated = ("statement", "Генрих Лев умер в 1195 году.")
+    assert [(f.kind, f.text) for f in score.findings] == [stated, ("standalone_question", STANDALONE)]
 
 
 def test_a_refused_rewrite_is_named_in_the_reason_of_the_score():
-    judge = scripted(
-        StandaloneQuestion(reason="", question="Когда умер Отто?"),
-        Statements(statements=["Он умер в 1195 году."]),
-        Verdicts(verdicts=[Verdict(statement=1, reason="", evidence=["1.1"], verdict="supported")]),
-    )
+    question = StandaloneQuestion(reason="", question="Когда умер Отто?")
+    judge = scripted(question, statements("Он умер в 1195 году."), verdicts(supported(1)))
     assert faithfulness(judge).invoke(SECOND).reason == (
         "Контексты подтверждают 1 из 1 утверждения; вопрос взят как есть: в переписанном «Когда умер Отто?» добавлено: "
         "Отто."
@@ -377,12 +368,8 @@ def test_a_refused_rewrite_is_named_in_the_reason_of_the_score():
 
 def test_a_failed_rewrite_is_a_failure_of_each_metric_after_one_request():
     judge = scripted("no", "no")
-    scores = evaluate(
-        [SECOND],
-        [faithfulness(Judge(judge, attempts=2)), rubric(Judge(judge, attempts=2))],
-        max_concurrency=1,
-        progress=False,
-    )
+    metrics = [build(Judge(judge, attempts=2)) for build in (faithfulness, rubric)]
+    scores = evaluate([SECOND], metrics, max_concurrency=1, progress=False)
     assert [score.failure.step for score in scores.rows[0].scores.values()] == ["rewrite_question"] * 2
     assert len(judge.inputs) == 2
 

@@ -25,12 +25,8 @@ def both(messages):
     inputs = read_inputs(human_of(messages))
     if "text" in inputs:
         return statements("a", "b")
-    return verdicts(
-        *(
-            supported(item["statement"]) if item["text"] == "a" else absent(item["statement"])
-            for item in inputs["statements"]
-        )
-    )
+    items = inputs["statements"]
+    return verdicts(*((supported if item["text"] == "a" else absent)(item["statement"]) for item in items))
 
 
 def scored(*replies, sample=SAMPLE):
@@ -82,22 +78,18 @@ def test_the_expected_share_takes_a_verdict_without_probabilities_as_certain(pro
 # What it tells
 
 
+MIXED = ["supported", "absent", "contradicted", "absent", "absent"]
+NOT_FOUND = "not found: «s1»; not found: «s2»; not found: «s3»; and 2 more."
+EXCEPTIONS = "не найдено: «s2»; противоречит: «s3»; не найдено: «s4»; и ещё 1."
+
+
 @each(
     ("question", "given_labels", "reason"),
     [
-        (
-            "What?",
-            ["absent"] * 5,
-            "The contexts support 0 of 5 statements; not found: «s1»; not found: «s2»; not found: «s3»; and 2 more.",
-        ),
+        ("What?", ["absent"] * 5, f"The contexts support 0 of 5 statements; {NOT_FOUND}"),
         ("Что?", ["supported"] * 11, "Контексты подтверждают 11 из 11 утверждений."),
         ("Что?", ["supported"] * 21, "Контексты подтверждают 21 из 21 утверждения."),
-        (
-            "Что?",
-            ["supported", "absent", "contradicted", "absent", "absent"],
-            "Контексты подтверждают 1 из 5 утверждений; не найдено: «s2»; противоречит: «s3»; "
-            "не найдено: «s4»; и ещё 1.",
-        ),
+        ("Что?", MIXED, f"Контексты подтверждают 1 из 5 утверждений; {EXCEPTIONS}"),
         ("Was ist das?", ["absent"], "The contexts support 0 of 1 statement; not found: «s1»."),
     ],
 )
@@ -122,9 +114,8 @@ async def test_a_cancelled_leader_takes_no_other_metric_with_it():
 
     judge = answering(slowly)
     run = Run()
-    leader, follower = (
-        asyncio.create_task(metric.ainvoke(SAMPLE, run.into({}))) for metric in named(judge, "one", "two")
-    )
+    calls = [metric.ainvoke(SAMPLE, run.into({})) for metric in named(judge, "one", "two")]
+    leader, follower = map(asyncio.create_task, calls)
     await auntil(started.is_set)
     await auntil(lambda: any(flight.waiters == 2 for flight in list(run.single_flight.calls.values())))
     leader.cancel()
@@ -159,34 +150,23 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
     assert not run.single_flight.retained
 
 
-ENGLISH = Sample(
-    question="What does a parcel cost?",
-    answer="A parcel of five kilos costs 4 euros. Couriers bring it within three days to every house in Leeds.",
-    contexts=["A parcel costs 4 euros."],
-)
-RUSSIAN = Sample(
-    question="Сколько стоит посылка?",
-    answer="Посылка весом пять килограммов стоит 4 евро. Курьер приносит её за три дня в любой дом города.",
-    contexts=["Посылка стоит 4 евро."],
-)
-
-
-@pytest.mark.parametrize(
-    ("sample", "listed", "note"),
+@each(
+    ("question", "context", "listed", "left_out", "note"),
     [
         (
-            ENGLISH,
-            "A parcel of five kilos costs 4 euros.",
+            *("What does a parcel cost?", "A parcel costs 4 euros.", "A parcel of five kilos costs 4 euros."),
+            "Couriers bring it within three days to every house in Leeds.",
             "incomplete extraction: no statement mentions 8 of 14 content words and numbers of the answer",
         ),
         (
-            RUSSIAN,
-            "Посылка весом пять килограммов стоит 4 евро.",
+            *("Сколько стоит посылка?", "Посылка стоит 4 евро.", "Посылка весом пять килограммов стоит 4 евро."),
+            "Курьер приносит её за три дня в любой дом города.",
             "извлечение неполно: 4 из 11 значимых слов и чисел ответа нет в утверждениях",
         ),
     ],
 )
-def test_a_score_says_that_its_statements_leave_out_much_of_the_answer(sample, listed, note):
+def test_a_score_says_that_its_statements_leave_out_much_of_the_answer(question, context, listed, left_out, note):
+    sample = Sample(question=question, answer=f"{listed} {left_out}", contexts=[context])
     score = faithfulness(scripted(statements(listed), verdicts(supported(1)))).invoke(sample)
     assert (score.value, score.reason.endswith(f"; {note}.")) == (1.0, True)
     item, extraction = score.findings

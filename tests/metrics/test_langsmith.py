@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import requests
 from helpers.samples import ANSWER, CONTEXTS, QUESTION, Search
-from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
+from helpers.scripted import answering, human_of, offline_reply, recording_judge
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
@@ -64,13 +64,8 @@ def answers_alone() -> Runnable[Any, str]:
 
 
 def examples(*questions: str) -> list[Example]:
-    now = datetime.now(UTC)
-    return [
-        Example(
-            id=uuid4(), dataset_id=uuid4(), inputs={"question": question}, outputs={"answer": "1158"}, created_at=now
-        )
-        for question in questions
-    ]
+    fields = {"dataset_id": uuid4(), "outputs": {"answer": "1158"}, "created_at": datetime.now(UTC)}
+    return [Example(id=uuid4(), inputs={"question": question}, **fields) for question in questions]
 
 
 async def experiment(
@@ -156,23 +151,18 @@ async def test_a_missing_field_stays_on_its_row(entry_point, several, client):
         assert (part.metadata["failure"]["error"], part.metadata["failure"]["step"]) == ("SampleError", "sample")
 
 
-def watching(seen: list[tuple[Any, Any]]) -> Scripted:
-    """A judge that notes what LangSmith would make of its call."""
-
-    def answer(messages: list[BaseMessage]) -> BaseMessage:
-        seen.append((get_tracing_context()["enabled"], get_current_run_tree()))
-        return offline_reply(messages)
-
-    return answering(answer)
-
-
 @both_entry_points
 @pytest.mark.parametrize("tracing", [None, "true"], ids=["untraced process", "traced process"])
 async def test_without_upload_no_call_of_the_judge_is_traced(entry_point, tracing, client, session, monkeypatch):
     if tracing:
         monkeypatch.setenv("LANGSMITH_TRACING", tracing)
-    seen: list[tuple[Any, Any]] = []
-    both = suite(faithfulness(watching(seen)), faithfulness(OfflineJudge(), name="other"))
+    seen: list[tuple[Any, Any]] = []  # what LangSmith would make of each call of the judge
+
+    def watching(messages: list[BaseMessage]) -> BaseMessage:
+        seen.append((get_tracing_context()["enabled"], get_current_run_tree()))
+        return offline_reply(messages)
+
+    both = suite(faithfulness(answering(watching)), faithfulness(OfflineJudge(), name="other"))
     ((feedback, _),) = await experiment(entry_point, client, answers_alone(), both, examples(QUESTION))
     assert feedback.score == 0.5
     assert seen == [(False, None), (False, None)]
@@ -200,12 +190,9 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment_untraced(entr
         return {"answer": ANSWER if inputs["question"] == QUESTION else "1158 in Munich.", "contexts": CONTEXTS}
 
     metrics = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
-    options: dict[str, Any] = {
-        "data": examples(QUESTION, "And when?"),
-        "summary_evaluators": [summary_evaluator(metrics.metrics[0]), summary_evaluator(metrics)],
-        "upload_results": False,
-        "client": client,
-    }
+    evaluators = [summary_evaluator(metrics.metrics[0]), summary_evaluator(metrics)]
+    options: dict[str, Any] = {"data": examples(QUESTION, "And when?"), "summary_evaluators": evaluators}
+    options |= {"upload_results": False, "client": client}
     chain = RunnableLambda(target)
     done: Any = evaluate(chain, **options) if entry_point == "evaluate" else await aevaluate(chain, **options)
     if entry_point == "aevaluate":

@@ -22,14 +22,11 @@ def mlflow(tmp_path_factory):
     """MLflow with a store in a new folder."""
     folder = tmp_path_factory.mktemp("mlflow")
     with pytest.MonkeyPatch.context() as patch:
-        for name in (
-            "MLFLOW_DISABLE_TELEMETRY",
-            "LITELLM_LOCAL_MODEL_COST_MAP",
-            "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION",
-        ):
+        for name in ("MLFLOW_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP"):
             patch.setenv(name, "true")
-        patch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
-        patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
+        patch.setenv("MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION", "true")
+        for name in ("MLFLOW_ENABLE_ASYNC_LOGGING", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"):
+            patch.setenv(name, "false")
         patch.chdir(folder)
         mlflow = pytest.importorskip("mlflow")
 
@@ -49,15 +46,11 @@ def assessments(result):
 
 @pytest.mark.gate
 def test_the_fields_of_a_data_set_become_an_assessment_with_a_rationale(mlflow):
-    data = [
-        {
-            "inputs": {"question": QUESTION},
-            "outputs": {"answer": "Мюнхен стоит на реке Изар.", "contexts": ["Мюнхен стоит на реке Изар."]},
-            "expectations": {"expected_response": "На Изаре."},
-        }
-    ]
+    answered = {"answer": "Мюнхен стоит на реке Изар.", "contexts": ["Мюнхен стоит на реке Изар."]}
+    data = {"inputs": {"question": QUESTION}, "outputs": answered}
+    data |= {"expectations": {"expected_response": "На Изаре."}}
     metrics = suite(faithfulness(OfflineJudge()), exact_match())
-    result = mlflow.genai.evaluate(data=data, scorers=[metrics.as_mlflow()])
+    result = mlflow.genai.evaluate(data=[data], scorers=[metrics.as_mlflow()])
     assert result.metrics == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
     found = assessments(result)
     assert found["faithfulness"]["rationale"] == "Контексты подтверждают 1 из 1 утверждения."
@@ -76,9 +69,8 @@ def test_contexts_come_from_the_retriever_spans_of_a_chain(mlflow):
     mlflow.langchain.autolog()
     try:
         scorers = [recall_at(1).as_mlflow(), recall_at(2).as_mlflow()]
-        result = mlflow.genai.evaluate(
-            data=data, predict_fn=lambda question: chain.invoke({"question": question}), scorers=scorers
-        )
+        ask = lambda question: chain.invoke({"question": question})  # noqa: E731
+        result = mlflow.genai.evaluate(data=data, predict_fn=ask, scorers=scorers)
     finally:
         mlflow.langchain.autolog(disable=True)
     assert result.metrics == {"recall_at_1/mean": 0.0, "recall_at_2/mean": 1.0}
@@ -116,19 +108,10 @@ def test_an_assessment_has_the_value_or_the_error_and_says_who_made_it(monkeypat
     assert (found["exact_match"]["value"], found["exact_match"]["metadata"]["aspect"]) == (1.0, "answer")
 
 
-@each(
-    ("name", "key"),
-    [
-        ("recall@5", "recall_at_5"),
-        ("a/b: c", "a_b_ c"),
-        (" .a. ", "a"),
-        ("...", "_"),
-        ("a" * 200, "a" * 200),
-        ("a" * 201, "a" * 200),
-    ],
-)
-def test_names_are_valid_keys(name, key):
-    assert mlflow_key(name) == key
+def test_names_are_valid_keys():
+    keys = {"recall@5": "recall_at_5", "a/b: c": "a_b_ c", " .a. ": "a", "...": "_"}
+    keys |= {"a" * 200: "a" * 200, "a" * 201: "a" * 200}
+    assert {name: mlflow_key(name) for name in keys} == keys
 
 
 def test_mlflow_has_to_be_installed(monkeypatch):
@@ -143,17 +126,11 @@ def span(number, parent=None, kind="RETRIEVER", outputs=()):
 
 def test_the_arguments_of_a_scorer_become_fields_without_mlflow():
     inner, outer = [{"page_content": "no"}], [{"page_content": "yes", "metadata": {"doc_uri": "d1"}}, "text"]
-    spans = [
-        span("1", kind="CHAIN"),
-        span("2", "1", outputs=outer),
-        span("3", "2", "TOOL"),
-        span("4", "3", outputs=inner),
-    ]
-    trace = SimpleNamespace(data=SimpleNamespace(spans=[*spans, span("5", "1", "TOOL", inner)]))
-    expected = {
-        "answer": "a",
-        "expected_retrieved_context": [{"doc_uri": "d1"}, {"content": "c"}, {"doc_uri": ""}, "x"],
-    }
+    spans = [span("1", kind="CHAIN"), span("2", "1", outputs=outer), span("3", "2", "TOOL")]
+    spans += [span("4", "3", outputs=inner), span("5", "1", "TOOL", inner)]
+    trace = SimpleNamespace(data=SimpleNamespace(spans=spans))
+    found = [{"doc_uri": "d1"}, {"content": "c"}, {"doc_uri": ""}, "x"]
+    expected = {"answer": "a", "expected_retrieved_context": found}
     asked = {"inputs": {"question": QUESTION}, "outputs": "On the Isar."}
     assert _fields(*asked.values(), expected, trace) == {
         **asked,

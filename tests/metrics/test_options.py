@@ -1,6 +1,5 @@
 """Options of all metrics: what is refused, what the instrument tells apart, the range; and scores that are known."""
 
-import math
 import re
 from functools import partial
 from math import inf, nan
@@ -82,6 +81,11 @@ LABELS = ("contradiction", "entailment", "neutral")
 VERIFIERS = [RATER, NliVerifier(RATER, threshold=0.9), NliVerifier(RATER, labels=LABELS)]
 ABC = [Criterion(name, "d") for name in "abc"]
 OTHER_A = [Criterion("a", "d", 2), Criterion("a", "other"), Criterion("a", "d", grades={0: "x"})]
+ADD_EMBEDDINGS = "needs embeddings for the similarity; pass them or set weights=(1, 0)"
+ADD_JUDGE = "needs a judge for the facts; pass one or set weights=(0, 1)"
+FROM_0_TO_1 = "threshold must be a number from 0 to 1, or None, got"
+NO_SCALE = "scale must be the lowest and the highest grade"
+NO_RERANKER = "reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"
 WEIGHTS = "weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
 REFUSED = [
     (PRECISION, "weighting", ["ranked", None], "weighting must be one of rank, plain, got"),
@@ -91,24 +95,9 @@ REFUSED = [
     (CORRECTNESS, "beta", [0, -1, nan, inf, 1e200, 1e-200, "1", None], "beta must be a number above 0, got"),
     (CORRECTNESS, "weights", [(-1, 2), (1, -0.1), (0, 0), (0.0, 0.0), (nan, 1), (1, inf), (1e308, 1e308)], WEIGHTS),
     (CORRECTNESS, "weights", [(1,), (1, 1, 1), (), ("1", 1), None, 0.75, "ab", (None, 1)], WEIGHTS),
-    (
-        partial(answer_correctness, JUDGE),
-        "embeddings",
-        [None],
-        "needs embeddings for the similarity; pass them or set weights=(1, 0)",
-    ),
-    (
-        partial(answer_correctness, embeddings=VECTORS),
-        "judge",
-        [None],
-        "needs a judge for the facts; pass one or set weights=(0, 1)",
-    ),
-    (
-        partial(answer_similarity, VECTORS),
-        "threshold",
-        [-0.1, 1.1, nan, inf, "0.5", [0.5]],
-        "threshold must be a number from 0 to 1, or None, got",
-    ),
+    (partial(answer_correctness, JUDGE), "embeddings", [None], ADD_EMBEDDINGS),
+    (partial(answer_correctness, embeddings=VECTORS), "judge", [None], ADD_JUDGE),
+    (partial(answer_similarity, VECTORS), "threshold", [-0.1, 1.1, nan, inf, "0.5", [0.5]], FROM_0_TO_1),
     (RELEVANCE, "questions", [0, -1, 1.5, True, "3", None, nan], "questions must be a whole number of at least 1, got"),
     (CRITIQUE, "aspect", ["tone"], "'tone' is none of harmfulness, maliciousness, coherence, correctness, conciseness"),
     (partial(CRITIQUE, definition="x"), "aspect", [""], "'' is none of"),
@@ -124,24 +113,14 @@ REFUSED = [
     *((partial(build, 5), "grader", [JUDGE, "llm", llm_grader], GRADERS) for build in RANKINGS),
     *((partial(build, 5, label_grader()), "threshold", [nan, inf, "1", True], THRESHOLD) for build in BINARY),
     *((partial(build, 5, label_grader()), "threshold", [0, -1], TOO_LOW) for build in BINARY),
-    (
-        JUDGE_GRADER,
-        "scale",
-        [(4, 0), (1, 1), (0.0, 4), (False, True)],
-        "scale must be the lowest and the highest grade",
-    ),
+    (JUDGE_GRADER, "scale", [(4, 0), (1, 1), (0.0, 4), (False, True)], NO_SCALE),
     (JUDGE_GRADER, "scale", [(0,), (0, 1, 2), "04", None], "the lowest and the highest grade"),
     (JUDGE_GRADER, "pointwise", ["yes"], "pointwise is True or False, got"),
     (partial(cross_encoder_grader, RATER), "grades", [None, "logits"], "(raw logits cannot serve as grades), got"),
     (cross_encoder_grader, "ce", [VECTORS], "cross_encoder_grader takes a LangChain BaseCrossEncoder, got Vectors"),
     (embedding_grader, "embeddings", [RATER], "embedding_grader takes LangChain Embeddings, got PairScores"),
     (embedding_grader, "embeddings", [JUDGE], "embedding_grader takes LangChain Embeddings, got Scripted"),
-    (
-        partial(rerank_gain, label_grader()),
-        "reranker",
-        [VECTORS, "bge", None, lambda documents: documents],
-        "reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor",
-    ),
+    (partial(rerank_gain, label_grader()), "reranker", [VECTORS, "bge", None, lambda found: found], NO_RERANKER),
     (partial(ndcg_at, 5), "gain", ["log2"], "gain must be one of exp2, linear, got"),
     (GAIN, "gain", ["log"], "gain must be one of exp2, linear, got"),
     (GAIN, "k", [0], "k must be a whole number of at least 1"),
@@ -201,6 +180,8 @@ def test_weights_may_be_a_list_and_a_part_of_weight_0_needs_no_model():
     assert CORRECTNESS(weights=[0.75, 0.25]).instrument == CORRECTNESS().instrument
 
 
+NO_TEXT = {"kind": "statement", "text": "", "verdict": ""}
+NO_INTEGER = "Input should be a valid integer, unable to parse string as an integer, got 'one'"
 REMEDY = "return Value(number, reason), or Value.without(why) if no number applies"
 BY_LENGTH = PairScores(lambda _, text: len(text))
 
@@ -216,8 +197,8 @@ def always(number, **options):
         (1.5, {}, "1.5, not a finite number from 0 to 1"),
         (-0.1, {}, "-0.1, not a finite number from 0 to 1"),
         (5.0, {"range": (0, 4)}, "5, not a finite number from 0 to 4"),
-        (math.inf, {"range": (0, math.inf)}, "inf, not a finite number from 0 to inf"),
-        (math.nan, {"range": (-math.inf, math.inf)}, "nan, not a finite number from -inf to inf"),
+        (inf, {"range": (0, inf)}, "inf, not a finite number from 0 to inf"),
+        (nan, {"range": (-inf, inf)}, "nan, not a finite number from -inf to inf"),
     ],
 )
 async def test_a_value_outside_the_range_is_an_error_that_names_metric_value_and_range(number, options, found):
@@ -236,19 +217,10 @@ def test_a_declared_range_holds_and_a_rounding_error_is_removed():
             always(beyond).invoke(SAMPLE)
 
 
-@each(
-    ("given", "stored"),
-    [
-        ((0, 1), None),
-        ((0, 2), (0, 2)),
-        ((-1, 1), (-1, 1)),
-        ((0, math.inf), (0, None)),
-        ((-math.inf, 1), (None, 1)),
-        ((-math.inf, math.inf), (None, None)),
-    ],
-)
-def test_a_score_holds_the_range_unless_it_is_from_0_to_1(given, stored):
-    assert always(0.5, range=given).invoke(SAMPLE).range == stored
+def test_a_score_holds_the_range_unless_it_is_from_0_to_1():
+    stored = {(0, 1): None, (0, 2): (0, 2), (-1, 1): (-1, 1), (0, inf): (0, None), (-inf, 1): (None, 1)}
+    stored |= {(-inf, inf): (None, None)}
+    assert {given: always(0.5, range=given).invoke(SAMPLE).range for given in stored} == stored
 
 
 def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
@@ -268,9 +240,9 @@ def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
         (llm_grader(OfflineJudge(), (-2, 2)), (-2, 2), -1.0),
         (embedding_grader(HashingEmbeddings()), (0, 1), 0.5),
         (id_grader(), (0, 1), 1.0),
-        (label_grader(), (-math.inf, math.inf), 1.0),
-        (cross_encoder_grader(BY_LENGTH), (0, math.inf), None),
-        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, math.inf), None),
+        (label_grader(), (-inf, inf), 1.0),
+        (cross_encoder_grader(BY_LENGTH), (0, inf), None),
+        (cross_encoder_grader(BY_LENGTH, "rank_from_0"), (0, inf), None),
         (cross_encoder_grader(BY_LENGTH, "sigmoid"), (0, 1), 0.5),
     ],
 )
@@ -281,7 +253,7 @@ def test_mean_grades_have_the_range_of_the_grader_which_tells_from_which_grade_o
     assert ndcg_at(3, grader).range == (0, 1)
 
 
-@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 0), (math.nan, 1), (0, 1, 2), None])
+@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 0), (nan, 1), (0, 1, 2), None])
 def test_what_is_not_a_range_is_refused(given):
     expected = "range of own is its lowest and its highest value, such as (0, 1), got"
     assert str(error_of(ConfigError, always, 0.5, range=given)) == f"{expected} {given!r}"
@@ -291,11 +263,7 @@ def test_what_is_not_a_range_is_refused(given):
     ("value", "problem"),
     [
         (Value(0.5, None), "gave an invalid Value: reason: Input should be a valid string, got None"),
-        (
-            Value(0.5, "", [{"kind": "statement", "number": "one", "text": "", "verdict": ""}]),
-            "gave an invalid Value: findings.0.number: Input should be a valid integer, unable to parse string as an "
-            "integer, got 'one'",
-        ),
+        (Value(0.5, "", [{**NO_TEXT, "number": "one"}]), f"gave an invalid Value: findings.0.number: {NO_INTEGER}"),
         (Value(0.5, "", (), "nothing applies"), f"gave both a number and a cause why there is none: {REMEDY}"),
         *((Value(number), f"gave Value({number!r}), not a number: {REMEDY}") for number in ("0.5", None, [1])),
         *((made, f"gave {type(made).__name__}, not a Value: {REMEDY}") for made in (0.5, None, {"value": 0.5})),
@@ -345,9 +313,8 @@ def test_a_metric_tells_what_is_stored_and_again_from_its_findings(name):
 
 def test_the_metrics_of_several_scores_tell_what_is_stored():
     stored("scores_of_claims.txt", SAMPLES, [claim_metrics(OFFLINE)])
-    stored(
-        "scores_of_citations.txt", [*MARKED, BARE], [citations(OFFLINE), citations(OFFLINE, required=True, name="must")]
-    )
+    required = citations(OFFLINE, required=True, name="must")
+    stored("scores_of_citations.txt", [*MARKED, BARE], [citations(OFFLINE), required])
     talks = [whole(one) for one in (*dialogues()[:3], *dialogues()[-3:])]
     stored("scores_of_conversations.txt", talks, [conversation_metrics(OFFLINE)])
 
@@ -386,7 +353,7 @@ def replies(case):
     """What the judge answers to the requests of the case's metric, in order."""
     match case["metric"]:
         case "faithfulness":
-            said = [verdict(number, label, *cited) for number, (label, *cited) in enumerate(case["verdicts"], 1)]
+            said = (verdict(number, label, *cited) for number, (label, *cited) in enumerate(case["verdicts"], 1))
             return [statements(*case["statements"]), verdicts(*said)]
         case "answer_correctness":
             lists = classification(case.get("tp"), case.get("fp", ()), case.get("fn", ()), case.get("extra"))

@@ -67,9 +67,10 @@ def of_labels(kind, k, *grades, unretrieved=(), **options):
 # Values
 
 
-@given(
-    st.lists(st.integers(-1, 4), max_size=8), st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 10)
-)
+LABELS = st.lists(st.integers(-1, 4), max_size=8)
+
+
+@given(LABELS, st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 10))
 def test_every_value_is_that_of_the_pure_measure(grades, others, k):
     everything = grades + others
     relevant = sum(grade >= 1 for grade in everything)
@@ -118,13 +119,8 @@ def test_nothing_relevant_is_zero_and_said_in_the_samples_language(kind):
 @every_ranking
 def test_nothing_retrieved_is_zero_without_a_call(kind):
     ce = PairScores(lambda *_: 1 / 0)
-    graders = [
-        llm_grader(scripted()),
-        cross_encoder_grader(ce, "sigmoid"),
-        embedding_grader(HashingEmbeddings()),
-        label_grader(),
-        id_grader(),
-    ]
+    graders = [llm_grader(scripted()), cross_encoder_grader(ce, "sigmoid"), embedding_grader(HashingEmbeddings())]
+    graders += [label_grader(), id_grader()]
     sample = {"question": "Where is it?", "contexts": [], "relevance": {"a": 1}, "reference_context_ids": ["a"]}
     for grader in graders:
         score = BUILDERS[kind](5, grader).invoke(sample)
@@ -255,14 +251,9 @@ def test_a_verdict_that_is_no_finite_number_is_no_grade():
 # What the retrievers returned
 
 
-RERANKED = {
-    "question": "q",
-    "contexts": ["b"],
-    "context_ids": ["b"],
-    "retrieved": ["x", "a", "y", "b"],
-    "retrieved_ids": ["x", "a", "y", "b"],
-    "reference_context_ids": ["a", "b"],
-}
+FOUND = ["x", "a", "y", "b"]
+RERANKED = {"question": "q", "contexts": ["b"], "context_ids": ["b"], "reference_context_ids": ["a", "b"]}
+RERANKED |= {"retrieved": FOUND, "retrieved_ids": FOUND}
 
 
 @each(
@@ -334,10 +325,8 @@ def test_the_lowest_grade_of_any_scale_gains_nothing():
         score = ndcg_at(5, llm_grader(judge, scale)).invoke(sample)
         assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
     for scale, grades in {(1, 5): {1: 5, 2: 2}, (0, 4): {1: 4, 2: 1}, (-2, 2): {1: 2, 2: -1}}.items():
-        values = {
-            kind: BUILDERS[kind](5, llm_grader(scripted(relevance(grades)), scale)).invoke(sample).value
-            for kind in ("ndcg", *BINARY)
-        }
+        graders = {kind: llm_grader(scripted(relevance(grades)), scale) for kind in ("ndcg", *BINARY)}
+        values = {kind: BUILDERS[kind](5, grader).invoke(sample).value for kind, grader in graders.items()}
         assert values["recall"] == values["hit_rate"] == values["map"] == 1.0
         assert values["ndcg"] in (1.0, pytest.approx((1 + 15 / math.log2(3)) / (15 + 1 / math.log2(3))))
 
@@ -345,12 +334,8 @@ def test_the_lowest_grade_of_any_scale_gains_nothing():
 # rerank_gain: the same measure before and after a reranker
 
 
-THREE = Sample(
-    question="Where?",
-    contexts=["useless", "useful", "very useful"],
-    context_ids=["a", "b", "c"],
-    relevance={"b": 1, "c": 3},
-)
+CHUNKS = {"contexts": ["useless", "useful", "very useful"], "context_ids": ["a", "b", "c"]}
+THREE = Sample(question="Where?", **CHUNKS, relevance={"b": 1, "c": 3})
 BY_LENGTH = PairScores(lambda _, text: float(len(text)))
 RETRIEVED = (0 + 1 / math.log2(3) + 7 / 2) / (7 + 1 / math.log2(3))
 
@@ -370,8 +355,9 @@ def by_length(documents):
     return sorted(documents, key=lambda document: -len(document.page_content))
 
 
-def values(scores):
-    return [score.value for score in scores.values()]
+def gains(reranker, sample=THREE):
+    """Return the values of the retriever, of the reranker, and of the gain."""
+    return [score.value for score in rerank_gain(label_grader(), reranker).invoke(sample).values()]
 
 
 def test_both_orders_are_held_against_the_same_ideal_and_the_gain_is_their_difference():
@@ -396,8 +382,7 @@ def test_both_orders_are_held_against_the_same_ideal_and_the_gain_is_their_diffe
 )
 def test_a_document_compressor_ranks_by_the_order_in_which_it_gives_the_documents(change):
     compressor = Compressor(order=lambda documents: list(map(change, by_length(documents))))
-    scores = rerank_gain(label_grader(), compressor).invoke(THREE)
-    assert values(scores) == values(rerank_gain(label_grader(), BY_LENGTH).invoke(THREE))
+    assert gains(compressor) == gains(BY_LENGTH)
     assert compressor.calls == ["Where?"]
 
 
@@ -429,8 +414,7 @@ def test_a_reranker_that_keeps_nothing_has_zero():
 
 def test_a_chunk_in_parts_stands_where_its_first_part_does():
     compressor = Compressor(order=lambda documents: [documents[2], documents[0], documents[2], documents[1]])
-    scores = rerank_gain(label_grader(), compressor).invoke(THREE)
-    assert values(scores) == values(rerank_gain(label_grader(), BY_LENGTH).invoke(THREE))
+    assert gains(compressor) == gains(BY_LENGTH)
 
 
 def test_a_document_from_elsewhere_is_an_error():
@@ -444,8 +428,7 @@ def test_a_document_from_elsewhere_is_an_error():
 
 def test_equal_chunks_are_told_apart_by_their_place():
     sample = THREE.model_copy(update={"contexts": ["same", "same", "same"]})
-    scores = rerank_gain(label_grader(), Compressor(order=lambda documents: documents[::-1])).invoke(sample)
-    assert scores["reranker"].value == 1.0
+    assert gains(Compressor(order=lambda documents: documents[::-1]), sample)[1] == 1.0
 
 
 @each("entry_point", ["suite.invoke", "aevaluate"])
@@ -461,10 +444,9 @@ async def test_chunks_are_graded_once_and_reranked_once(entry_point):
 
 def test_two_rerankers_stand_side_by_side_under_names_of_their_own():
     judge = recording_judge()
-    metrics = [
-        rerank_gain(llm_grader(judge), BY_LENGTH, name="longest"),
-        rerank_gain(llm_grader(judge), PairScores(lambda _, text: -float(len(text))), name="shortest"),
-    ]
+    shortest = PairScores(lambda _, text: -float(len(text)))
+    rerankers = {"longest": BY_LENGTH, "shortest": shortest}
+    metrics = [rerank_gain(llm_grader(judge), reranker, name=name) for name, reranker in rerankers.items()]
     report = evaluate([THREE], metrics, progress=False)
     assert [name for name in report.summary() if name.endswith("gain")] == ["longest_gain", "shortest_gain"]
     assert len(judge.asked) == 1
@@ -509,8 +491,7 @@ def test_the_findings_of_another_grader_or_without_the_number_of_kept_chunks_do_
 
 
 def test_equal_scores_keep_the_retrievers_order():
-    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(THREE)
-    assert scores["gain"].value == 0.0
+    assert gains(PairScores(lambda *_: 1.0))[2] == 0.0
 
 
 def test_a_reranker_is_not_called_if_nothing_was_retrieved():

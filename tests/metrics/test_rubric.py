@@ -19,12 +19,11 @@ from langchain_openai import ChatOpenAI
 from langchain_rageval import ConfigError, Criterion, Judge, OfflineJudge, Report, Sample, evaluate, jury, rubric
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.rubric import expected_grade, weighted_grade
+from langchain_rageval.prompts.layout import read_inputs
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
-MINE = [
-    Criterion("tone", "Whether it is kind.", 3, grades={1: "Rude.", 5: "Kind."}),
-    Criterion("brevity", "Whether it is short."),
-]
+KIND = Criterion("tone", "Whether it is kind.", 3, grades={1: "Rude.", 5: "Kind."})
+MINE = [KIND, Criterion("brevity", "Whether it is short.")]
 
 
 @each(("grades", "value"), [((3, 3, 3), 1.0), ((0, 0, 0), 0.0), ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2)])
@@ -49,11 +48,10 @@ def test_weights_need_not_add_up_to_one_and_the_scale_may_begin_above_zero():
 )
 def test_the_value_lies_from_0_to_1_and_is_that_of_the_formula(pairs):
     names = [str(number) for number in range(len(pairs))]
-    findings = [
-        Finding(kind="criterion", number=1, text=name, verdict=str(grade))
-        for name, (grade, _) in zip(names, pairs, strict=True)
-    ]
-    weights = {name: weight for name, (_, weight) in zip(names, pairs, strict=True)}
+    grades, given = zip(*pairs, strict=True)
+    marks = zip(names, map(str, grades), strict=True)
+    findings = [Finding(kind="criterion", number=1, text=name, verdict=grade) for name, grade in marks]
+    weights = dict(zip(names, given, strict=True))
     state = {"sample": SAMPLE, "rubric_grades": findings}
     value = weighted_grade(state, weights=weights, scale=(0, 3)).number
     expected = sum(weight * grade / 3 for grade, weight in pairs) / sum(weight for _, weight in pairs)
@@ -83,17 +81,12 @@ def test_the_expected_grade_takes_a_grade_without_probabilities_as_certain(proba
     assert (expected.reason == plain.reason) is not any(probabilities)
 
 
-@pytest.mark.parametrize(
-    ("question", "told"),
-    [
-        ("When?", "The answer is blank. On a scale from 1 to 5: tone 1"),
-        ("Когда это было?", "Ответ пуст. По шкале от 1"),
-    ],
-)
-def test_a_blank_answer_scores_0_without_a_call_and_says_so(question, told):
-    score = rubric(scripted(), MINE, (1, 5)).invoke({"question": question, "answer": " "})
-    assert (score.value, score.usage.calls) == (0.0, 0)
-    assert score.reason.startswith(told)
+def test_a_blank_answer_scores_0_without_a_call_and_says_so():
+    blank = "The answer is blank. On a scale from 1 to 5: tone 1"
+    for question, told in (("When?", blank), ("Когда это было?", "Ответ пуст. По шкале от 1")):
+        score = rubric(scripted(), MINE, (1, 5)).invoke({"question": question, "answer": " "})
+        assert (score.value, score.usage.calls) == (0.0, 0)
+        assert score.reason.startswith(told)
 
 
 def test_criteria_may_be_mappings_and_weight_0_is_graded_and_does_not_count():
@@ -113,6 +106,8 @@ def test_graded_answers_are_shown_unless_examples_are_none():
 
 
 SCALE = "scale must be the lowest and the highest grade, whole numbers such as (0, 3), got"
+ONCE = "criteria must contain at least one criterion, and each name once, got"
+MISSING, POSITIVE = "missing 1 required positional argument", "give at least one of them a positive weight"
 OFF = "which are off the scale from"
 REMEDY = "change them, or pass scale=(lowest, highest)"
 
@@ -124,22 +119,13 @@ REMEDY = "change them, or pass scale=(lowest, highest)"
         ({"examples": "all"}, "examples must be one of per_grade, none, got 'all'"),
         ({"criteria": MINE}, f"criterion 'tone' describes the grades [5], {OFF} 0 to 3: {REMEDY}"),
         ({"criteria": MINE, "scale": (2, 5)}, f"criterion 'tone' describes the grades [1], {OFF} 2 to 5: {REMEDY}"),
-        ({"criteria": []}, "criteria must contain at least one criterion, and each name once, got []"),
-        (
-            {"criteria": [MINE[0], Criterion("Tone", "d")], "scale": (1, 5)},
-            "criteria must contain at least one criterion, and each name once, got ['tone', 'Tone']",
-        ),
+        ({"criteria": []}, f"{ONCE} []"),
+        ({"criteria": [KIND, Criterion("Tone", "d")], "scale": (1, 5)}, f"{ONCE} ['tone', 'Tone']"),
         ({"criteria": "tone"}, "criteria must be a list of Criterion(name, description, ...), got str"),
         ({"criteria": MINE[0]}, "criteria must be a list of Criterion(name, description, ...), got Criterion"),
         ({"criteria": ["tone"]}, "criteria must be Criterion(name, description, ...), got str"),
-        (
-            {"criteria": [{"name": "tone"}]},
-            "criterion 'tone': Criterion.__init__() missing 1 required positional argument: 'description'",
-        ),
-        (
-            {"criteria": [Criterion("tone", "d", 0)]},
-            "all criteria have weight 0; give at least one of them a positive weight",
-        ),
+        ({"criteria": [{"name": "tone"}]}, f"criterion 'tone': Criterion.__init__() {MISSING}: 'description'"),
+        ({"criteria": [Criterion("tone", "d", 0)]}, f"all criteria have weight 0; {POSITIVE}"),
     ],
 )
 def test_an_invalid_option_is_refused_when_the_metric_is_built(options, message):
@@ -194,8 +180,6 @@ def test_a_temperature_above_0_3_with_a_single_draw_warns(judge, warned):
 
 def by_answer(messages):
     """Grades by what the answer begins with."""
-    from langchain_rageval.prompts.layout import read_inputs
-
     grade = int(read_inputs(messages[1].text)["answer"][0])
     return graded(correctness=grade, completeness=3 - grade, readability=3)
 
@@ -216,11 +200,9 @@ def test_weights_are_changed_without_a_call(tmp_path):
     assert len(model.asked) == 4
 
 
-@each(
-    ("criteria", "scale"),
-    [([Criterion("tone", "d")], (0, 3)), (None, (0, 1)), ([Criterion("correctness", "d")], (0, 3))],
-)
-def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(criteria, scale):
+@each(("names", "scale"), [(["tone"], (0, 3)), (None, (0, 1)), (["correctness"], (0, 3))])
+def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(names, scale):
+    criteria = names and [Criterion(name, "d") for name in names]
     report = evaluate(ANSWERS, rubric(answering(by_answer)), progress=False)
     with pytest.raises(ConfigError, match="cannot be computed from the findings of rubric"):
         report.rescore(rubric(scripted(), criteria, scale))

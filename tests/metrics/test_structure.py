@@ -48,8 +48,6 @@ from langchain_rageval.run.run import Run
 
 metric = faithfulness(OfflineJudge())
 score = metric.invoke(SAMPLE)
-
-
 OTHER = faithfulness(OfflineJudge(), name="other")
 BOTH = suite(metric, OTHER)
 
@@ -219,14 +217,11 @@ def test_an_interrupt_is_raised_and_not_recorded():
 
 
 def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
-    both = suite(metric, faithfulness(OfflineJudge(), name="other"))
-    scores = failure_scores(both, SampleError("no contexts", "contexts"), Usage(calls=4))
+    scores = failure_scores(BOTH, SampleError("no contexts", "contexts"), Usage(calls=4))
     assert {name: given.usage.calls for name, given in scores.items()} == {"faithfulness": 4, "other": 0}
     assert {given.failure.step for given in scores.values()} == {"sample"}
-
-
-def test_an_error_without_a_message_is_described_by_its_class():
-    assert failure_scores(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
+    silent = failure_scores(metric, TimeoutError(), Usage())["faithfulness"]
+    assert silent.failure.message == "TimeoutError"  # an error without a message is described by its class
 
 
 class Unreadable(Exception):

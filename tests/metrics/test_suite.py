@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from helpers.doors import ENTRY_POINTS, scores_by
+from helpers.each import each
 from helpers.offline import unfaithfulness
-from helpers.samples import SAMPLE
+from helpers.samples import SAMPLE, TRUE_SAMPLE
 from helpers.scripted import Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableParallel
@@ -20,6 +21,7 @@ from langchain_rageval import (
     JudgeOutputError,
     OfflineJudge,
     Sample,
+    SampleError,
     Score,
     answer_correctness,
     answer_relevance,
@@ -34,7 +36,6 @@ from langchain_rageval import (
     presets,
     suite,
 )
-from langchain_rageval.errors import SampleError
 from langchain_rageval.metrics import PRESETS
 from langchain_rageval.metrics.structure import acollect_scores, collect_scores
 
@@ -90,7 +91,7 @@ async def test_a_metric_that_fails_makes_invoke_raise_and_collect_scores_record(
         assert scores["broken"].failure.error == "JudgeOutputError"
 
 
-@pytest.mark.parametrize("call", ["sync", "async"])
+@each("call", ["sync", "async"])
 async def test_what_failed_is_not_asked_again_for_the_others_beyond_their_attempts(call):
     model = broken_judge()
     both = pair(Judge(model, attempts=2))
@@ -140,12 +141,8 @@ def three(judge: Any) -> list[Any]:
 
 
 def six(judge: Any) -> list[Any]:
-    return [
-        *three(judge),
-        answer_relevance(judge, HashingEmbeddings()),
-        context_precision(judge),
-        context_relevance(judge),
-    ]
+    relevance = [answer_relevance(judge, HashingEmbeddings()), context_relevance(judge)]
+    return [*three(judge), context_precision(judge), *relevance]
 
 
 def paid(scores: list[dict[str, Any]]) -> int:
@@ -172,11 +169,8 @@ async def test_four_samples_in_flight_cost_eight_calls_each_and_score_as_each_al
 @pytest.mark.parametrize("count", [1, 4])
 async def test_each_text_is_embedded_once_for_all_metrics_of_a_sample(entry_point, count):
     judge, vectors = recording_judge(), Vectors(answer=HashingEmbeddings().embed_query)
-    metrics = [
-        answer_relevance(judge, vectors),
-        answer_similarity(vectors),
-        answer_correctness(judge, vectors, weights=(0, 1)),
-    ]
+    correctness = answer_correctness(judge, vectors, weights=(0, 1))
+    metrics = [answer_relevance(judge, vectors), answer_similarity(vectors), correctness]
     scores = await scores_by(entry_point, samples(count), metrics)
     embedded = [text for batch in vectors.asked for text in batch]
     assert len(embedded) == sum(score.usage.embedded for by_name in scores for score in by_name.values())
@@ -242,12 +236,7 @@ async def test_a_jury_and_its_first_judge_share_what_only_the_first_is_asked():
 # Presets: lists of metrics that score each sample by the fields it has
 
 
-FULL = {
-    "question": "When was Munich founded?",
-    "answer": "Munich was founded in 1158.",
-    "contexts": ["Munich was founded in 1158 by Henry the Lion."],
-    "references": ["Munich was founded in 1158."],
-}
+FULL = {**TRUE_SAMPLE, "references": ["Munich was founded in 1158."]}
 
 
 def test_presets_have_the_metrics_of_the_table_and_fewer_without_embeddings():

@@ -41,13 +41,8 @@ BROKEN = 8  # of the twelve samples, at least
 def good(number: int) -> dict[str, Any]:
     fact = f"Город {TOWNS[number]} основан в {1100 + number} году по указу герцога."
     other = f"В музее города {TOWNS[number]} хранится {200 + number} картин старых мастеров."
-    return {
-        "id": f"q{number}",
-        "question": f"Когда основан город {TOWNS[number]}?",
-        "answer": fact,
-        "contexts": [fact, other],
-        "references": [fact],
-    }
+    sample = {"id": f"q{number}", "question": f"Когда основан город {TOWNS[number]}?"}
+    return {**sample, "answer": fact, "contexts": [fact, other], "references": [fact]}
 
 
 GOOD = [good(number) for number in range(len(TOWNS))]
@@ -144,10 +139,6 @@ def no_items(request: ChatRequest) -> dict[str, Any]:
     return {key: [] if isinstance(items, list) else items for key, items in offline(request).items()}
 
 
-def schema_itself(request: ChatRequest) -> dict[str, Any]:
-    return request.schema or {}
-
-
 JUDGES = {
     "a wrong key": Way(faults=lambda: Faults.rates(seed=1, unauthorized=1.0)),
     "a proxy's page": Way(faults=lambda: Faults.rates(seed=1, html=1.0)),
@@ -158,7 +149,7 @@ JUDGES = {
     "garbage": Way(reply=lambda request: "Разумеется! Вот ответ: хорошо."),
     "an empty reply": Way(reply=lambda request: ""),
     "a refusal of the judge": Way(reply=lambda request: "I'm sorry, but I can't help with that."),
-    "an echo of the schema": Way(reply=schema_itself),
+    "an echo of the schema": Way(reply=lambda request: request.schema or {}),
     "no items": Way(reply=no_items),
     "all absent": Way(reply=verdict("absent")),
     "all contradicted": Way(reply=verdict("contradicted")),
@@ -196,9 +187,7 @@ FILES = {
     "one sample twelve times": Way([GOOD[0]] * 12),
     "lost samples": Way(GOOD[BROKEN:]),
     "reworded questions": Way([{**s, "question": f"Иначе: {s['question']}"} for s in GOOD[:BROKEN]] + GOOD[BROKEN:]),
-    "other questions": Way(
-        [{**s, "id": f"x{n}", "question": f"{n}?"} for n, s in enumerate(GOOD[:BROKEN])] + GOOD[BROKEN:]
-    ),
+    "other questions": Way([{**GOOD[n], "id": f"x{n}", "question": f"{n}?"} for n in range(BROKEN)] + GOOD[BROKEN:]),
 }
 
 BUDGETS = {

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
-from math import inf
+from math import inf, nan
 
 import numpy as np
 import pytest
@@ -75,9 +75,8 @@ def test_verdicts_speak_of_the_candidate(candidate, baseline, margin, verdict):
     ],
 )
 def test_the_verdict_follows_from_p_value_interval_and_largest_loss(difference, low, high, loss, p, margin, verdict):
-    one = MetricComparison(
-        "m", "higher", difference=difference, low=low, high=high, largest_loss=loss, p_unadjusted=0.5
-    )
+    numbers = {"difference": difference, "low": low, "high": high, "largest_loss": loss}
+    one = MetricComparison("m", "higher", **numbers, p_unadjusted=0.5)
     turned = replace(one, direction="lower", difference=-difference, low=-high, high=-low)
     for metric in (one, turned):
         found = with_verdict(metric, p, margin)
@@ -89,9 +88,8 @@ def test_a_metric_where_less_is_better_is_judged_as_one_of_the_complements(pairs
     sides = zip(*pairs, strict=True)
     here, there = ([1 - value for value in side] for side in sides)
     found = compared(here, there, margin=margin)
-    less = values(*(own for own, _ in pairs), direction="lower").compare(
-        values(*(other for _, other in pairs), direction="lower"), margin=margin
-    )["faithfulness"]
+    lower = [values(*side, direction="lower") for side in zip(*pairs, strict=True)]
+    less = lower[0].compare(lower[1], margin=margin)["faithfulness"]
     assert less.difference == pytest.approx(-found.difference, abs=1e-9)
     assert (less.largest_loss, less.p_value) == pytest.approx((found.largest_loss, found.p_value), abs=1e-9)
     assert (less.verdict, less.better, less.worse) == (found.verdict, found.better, found.worse)
@@ -159,19 +157,18 @@ def test_rows_are_paired_by_id_and_question_then_by_a_question_that_is_unique(he
     found = pair_rows(candidate, baseline)
     ours, theirs = Counter(keys_of(candidate)), Counter(keys_of(baseline))
     both = ours & theirs
-    alone, other = ([question for _, question in (side - both).elements()] for side in (ours, theirs))
-    by_question = {question for question in alone if alone.count(question) == other.count(question) == 1}
+    own, other = ([question for _, question in (side - both).elements()] for side in (ours, theirs))
+    by_question = {question for question in own if own.count(question) == other.count(question) == 1}
     pairs = [(*keys_of([own]), *keys_of([its])) for own, its in found.pairs]
     assert Counter(own for own, its in pairs if own == its) == both
     assert {own[1] for own, its in pairs if own != its} == by_question
     assert len(pairs) == both.total() + len(by_question)
     assert [own.index for own, _ in found.pairs] == sorted(own.index for own, _ in found.pairs)
-    rest = [*(id(its) for _, its in found.pairs), *map(id, [*found.missing, *found.reworded])]
-    assert sorted(rest) == sorted(map(id, baseline))
+    alone = [*found.missing, *found.reworded]
+    assert sorted(map(id, [*(its for _, its in found.pairs), *alone])) == sorted(map(id, baseline))
     ids_of_rest = {name for name, _ in (ours - both).elements()}
-    assert [one.sample.id in ids_of_rest for one in [*found.missing, *found.reworded]] == (
-        [False] * len(found.missing) + [True] * len(found.reworded)
-    )
+    rewording = [False] * len(found.missing) + [True] * len(found.reworded)
+    assert [one.sample.id in ids_of_rest for one in alone] == rewording
 
 
 @given(st.lists(st.sampled_from("ab"), max_size=6), st.lists(st.sampled_from("ab"), max_size=6))
@@ -188,10 +185,8 @@ def test_reports_without_a_common_sample_say_what_to_do():
     found = here.compare(values(*[0.0] * 8))
     nothing = found["faithfulness"]
     assert (nothing.verdict, nothing.difference, nothing.p_value, nothing.interval) == ("lost coverage", None, None, "")
-    assert found.notes == [
-        "No sample is in both reports. Samples are paired by id and question, else by question alone: ask the same "
-        "questions in both runs."
-    ]
+    told = "No sample is in both reports. Samples are paired by id and question, else by question alone: "
+    assert found.notes == [f"{told}ask the same questions in both runs."]
     assert "faithfulness lost coverage (0 pairs" in repr(found)
     assert (len(found), list(found), dict(values().compare(values()))) == (1, ["faithfulness"], {})
 
@@ -262,15 +257,10 @@ def test_of_more_than_5_percent_failed_scores_the_worst_is_assumed(value, baseli
     assert codes == (["lost-scores"] if lost == 6 and baseline == 1.0 and verdict != "worse" else [])
 
 
-@each(
-    ("gone", "rewording", "codes"),
-    [
-        (1, 0, []),
-        (2, 0, ["missing-samples"]),
-        (0, 2, ["reworded-samples"]),
-        (2, 2, ["missing-samples", "reworded-samples"]),
-    ],
-)
+MISSING, REWORDED = "missing-samples", "reworded-samples"
+
+
+@each(("gone", "rewording", "codes"), [(1, 0, []), (2, 0, [MISSING]), (0, 2, [REWORDED]), (2, 2, [MISSING, REWORDED])])
 def test_more_than_5_percent_of_missing_or_reworded_samples_are_lost_coverage_unless_allowed(gone, rewording, codes):
     here = values(*[1.0] * (20 - gone))
     questions = ["Since when is there a Munich?"] * rewording + ["When was Munich founded?"] * len(here)
@@ -294,9 +284,8 @@ def test_a_requirement_of_no_worse_needs_a_margin_and_does_not_accept_what_is_no
     many.compare(many, 0.02, require="no worse").check()
     (gate,) = few.compare(few, 0.02).gates("no worse")
     assert (gate.verdict, gate.requirement) == ("undecided", "no worse than the baseline by more than 0.02")
-    assert re.search(
-        r"a loss up to 0\.125 is possible, rare losses that no pair shows included \[inconclusive\]$", gate.reason
-    )
+    told = r"a loss up to 0\.125 is possible, rare losses that no pair shows included \[inconclusive\]$"
+    assert re.search(told, gate.reason)
     few.compare(few, 0.02).check()
 
 
@@ -310,11 +299,11 @@ def test_different_instruments_are_refused_by_name_unless_allowed():
         here.compare(there)
     found = here.compare(there, allow_different_instruments=True)
     assert [metric.verdict for metric in found.values()] == ["better", "better"]
+    why = "a difference may be due to the instruments, not the systems."
+    unrecorded = "candidate: it was not recorded; baseline: it was not recorded"
     assert found.notes == [
-        "Different instruments (judge, prompts, options or version) scored a (instrument x != y): "
-        "a difference may be due to the instruments, not the systems.",
-        "a, b: it is unknown whether the same instrument gave the scores (candidate: it was not recorded; baseline: it "
-        "was not recorded); a difference may be due to the instruments, not the systems.",
+        f"Different instruments (judge, prompts, options or version) scored a (instrument x != y): {why}",
+        f"a, b: it is unknown whether the same instrument gave the scores ({unrecorded}); {why}",
     ]
 
 
@@ -366,10 +355,7 @@ def test_instruments_are_compared_part_by_part_and_other_code_is_only_noted(here
     [
         (values(0.5), {"rare_losses": True}, "rare_losses= was removed: compare always allows for a loss"),
         (values(0.5, direction="lower"), {"allow_different_instruments": True}, "disagree on whether higher is better"),
-        *(
-            (values(0.5), {"margin": m}, "number of at least 0")
-            for m in (-0.1, float("nan"), float("inf"), "0.1", None)
-        ),
+        *((values(0.5), {"margin": m}, "number of at least 0") for m in (-0.1, nan, inf, "0.1", None)),
         ("baseline.jsonl", {}, "compare takes a report, got str"),
         (values(0.5), {"reweight": "language"}, "reweight= needs paired=False"),
     ],
@@ -437,9 +423,7 @@ def test_of_equal_values_the_least_share_of_losses_is_found_by_trial(pairs, marg
     spread = np.std(nearly, ddof=1)
     losses = [loss / 1000 for loss in range(1, 1001)]
     deviations = [max(spread, (loss * (1 - loss)) ** 0.5) for loss in losses]
-    found = [
-        detectable_difference(deviation, pairs, largest_deviation=1 - loss) <= loss
-        for loss, deviation in zip(losses, deviations, strict=True)
-    ]
-    expected = losses[found.index(True)] if any(found) else inf
+    tries = zip(losses, deviations, strict=True)
+    found = [loss for loss, by in tries if detectable_difference(by, pairs, largest_deviation=1 - loss) <= loss]
+    expected = min(found, default=inf)
     assert values(*nearly).minimum_detectable_difference("faithfulness") == pytest.approx(expected)

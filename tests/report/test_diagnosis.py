@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import pytest
 from helpers.each import each
@@ -60,11 +61,12 @@ class Case:
 
         references = [text(given) for given in (self.reference, *self.others)]
         contexts = [WORDS.get(name, name) for name in self.contexts]
-        found = {} if self.retrieved is None else {"retrieved": [WORDS[name] for name in self.retrieved]}
-        found |= {"reference_contexts": [WORDS["context"]]} if found else {}
-        return Sample(
-            question=WORDS["question"], answer=text(self.answer), contexts=contexts, references=references, **found
+        found: dict[str, Any] = (
+            {} if self.retrieved is None else {"retrieved": [WORDS[name] for name in self.retrieved]}
         )
+        found |= {"reference_contexts": [WORDS["context"]]} if found else {}
+        found |= {"contexts": contexts, "references": references}
+        return Sample(question=WORDS["question"], answer=text(self.answer), **found)
 
     def judge(self):
         names = {text: name for name, text in WORDS.items()}
@@ -120,7 +122,8 @@ LOST = "lost between retriever and model"
 MISSED, ADDED, IGNORED = "retriever missed it", "unsupported addition", "retrieved but ignored"
 FINE, UNKNOWN = "nothing wrong", "cannot tell"
 
-YEAR = {"year": SUPPORTED}
+YEAR, NOT_THERE, MADE_UP = {"year": SUPPORTED}, {"year": ABSENT}, {"elephants": ABSENT}
+SAME = {"this year": ["year"]}
 
 # What each subset of faithfulness, context_recall and answer_correctness shows: F, R, C, FR, FC, RC, FRC.
 PLANTED = {
@@ -130,7 +133,7 @@ PLANTED = {
     ),
     "a refusal though it was there": (Case({}, YEAR), (UNKNOWN, UNKNOWN, UNKNOWN, REFUSED, UNKNOWN, REFUSED, REFUSED)),
     "a refusal because it was not there": (
-        Case({}, {"year": ABSENT}),
+        Case({}, NOT_THERE),
         (UNKNOWN, MISSED, UNKNOWN, MISSED, UNKNOWN, MISSED, MISSED),
     ),
     "a refusal because a reranker dropped it": (
@@ -138,7 +141,7 @@ PLANTED = {
         (UNKNOWN, LOST, UNKNOWN, LOST, UNKNOWN, LOST, LOST),
     ),
     "made up because a filter left nothing": (
-        Case({"elephants": ABSENT}, {"year": ABSENT}, contexts=(), retrieved=("context",)),
+        Case(MADE_UP, NOT_THERE, contexts=(), retrieved=("context",)),
         (LOST,) * 7,
     ),
     "made up because it was not there": (
@@ -146,7 +149,7 @@ PLANTED = {
         (ADDED, MISSED, UNKNOWN, MISSED, ADDED, MISSED, MISSED),
     ),
     "made up beside what was there": (
-        Case({"this year": SUPPORTED, "elephants": ABSENT}, YEAR, {"this year": ["year"]}),
+        Case({"this year": SUPPORTED, "elephants": ABSENT}, YEAR, SAME),
         (ADDED, UNKNOWN, UNKNOWN, ADDED, ADDED, UNKNOWN, ADDED),
     ),
     "something else than what was there": (
@@ -158,29 +161,23 @@ PLANTED = {
         (UNKNOWN, SUSPECT, UNKNOWN, SUSPECT, UNKNOWN, SUSPECT, SUSPECT),
     ),
     "contexts that contradict answer and reference alike": (
-        Case({"this year": CONTRADICTED}, {"year": CONTRADICTED}, {"this year": ["year"]}),
+        Case({"this year": CONTRADICTED}, {"year": CONTRADICTED}, SAME),
         (CONTRADICTS, SUSPECT, UNKNOWN, CONTRADICTS, SUSPECT, SUSPECT, SUSPECT),
     ),
     "right, and grounded": (
-        Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}),
+        Case({"this year": SUPPORTED}, YEAR, SAME),
         (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, FINE, UNKNOWN, FINE),
     ),
     "right, with more from the contexts": (
-        Case({"this year": SUPPORTED, "river": SUPPORTED}, YEAR, {"this year": ["year"]}),
+        Case({"this year": SUPPORTED, "river": SUPPORTED}, YEAR, SAME),
         (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, FINE, UNKNOWN, FINE),
     ),
     "right, but known by heart": (
-        Case({"this year": ABSENT}, {"year": ABSENT}, {"this year": ["year"]}),
+        Case({"this year": ABSENT}, {"year": ABSENT}, SAME),
         (ADDED, MISSED, UNKNOWN, MISSED, MISSED, MISSED, MISSED),
     ),
-    "nothing was retrieved, and it is made up": (
-        Case({"elephants": ABSENT}, {"year": ABSENT}, contexts=()),
-        (MISSED,) * 7,
-    ),
-    "only blank chunks were retrieved, and it declines": (
-        Case({}, {"year": ABSENT}, contexts=("", " ")),
-        (MISSED,) * 7,
-    ),
+    "nothing was retrieved, and it is made up": (Case(MADE_UP, NOT_THERE, contexts=()), (MISSED,) * 7),
+    "only blank chunks were retrieved, and it declines": (Case({}, NOT_THERE, contexts=("", " ")), (MISSED,) * 7),
     "no answer exists, and it declines": (Case({}, {}), (UNKNOWN, UNKNOWN, FINE, FINE, FINE, FINE, FINE)),
     "no answer exists, nothing was retrieved, and it declines": (
         Case({}, {}, contexts=()),
@@ -216,15 +213,10 @@ RUSSIAN = {
 }
 
 
-@each(
-    "name",
-    [
-        "another number than in the contexts",
-        "a refusal though it was there",
-        "a refusal because a reranker dropped it",
-        "right, and grounded",
-    ],
-)
+CONTEXTUAL = ("another number than in the contexts", "a refusal though it was there")
+
+
+@each("name", [*CONTEXTUAL, "a refusal because a reranker dropped it", "right, and grounded"])
 def test_a_cause_is_found_in_russian_and_the_agreement_of_draws_is_no_statement(name, monkeypatch):
     for word, text in RUSSIAN.items():
         monkeypatch.setitem(WORDS, word, text)
@@ -237,37 +229,24 @@ def test_a_cause_is_found_in_russian_and_the_agreement_of_draws_is_no_statement(
 # Several things wrong at once
 
 
+WHOLE, HALF = {"year": SUPPORTED, "founder": SUPPORTED}, {"year": SUPPORTED, "founder": ABSENT}
+
+
 @each(
     ("case", "cause", "texts"),
     [
-        (Case({"other year": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}), IGNORED, ["year", "founder"]),
-        (
-            Case({"other year": CONTRADICTED, "river": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}),
-            CONTRADICTS,
-            ["other year", "river"],
-        ),
+        (Case({"other year": CONTRADICTED}, WHOLE), IGNORED, ["year", "founder"]),
+        (Case({"other year": CONTRADICTED, "river": CONTRADICTED}, WHOLE), CONTRADICTS, ["other year", "river"]),
         (Case({"other year": CONTRADICTED}, {"third year": CONTRADICTED}), CONTRADICTS, ["other year"]),
-        (Case({}, {"year": SUPPORTED, "founder": ABSENT}), REFUSED, ["year"]),
+        (Case({}, HALF), REFUSED, ["year"]),
         (Case({}, {"year": SUPPORTED, "founder": ABSENT, "river": ABSENT}), MISSED, ["founder", "river"]),
+        (Case({"this year": SUPPORTED, **MADE_UP}, HALF, SAME), MISSED, ["founder"]),
         (
-            Case(
-                {"this year": SUPPORTED, "elephants": ABSENT},
-                {"year": SUPPORTED, "founder": ABSENT},
-                {"this year": ["year"]},
-            ),
-            MISSED,
-            ["founder"],
-        ),
-        (
-            Case(
-                {"this year": SUPPORTED, "elephants": ABSENT, "tigers": ABSENT},
-                {"year": SUPPORTED, "founder": ABSENT},
-                {"this year": ["year"]},
-            ),
+            Case({"this year": SUPPORTED, "elephants": ABSENT, "tigers": ABSENT}, HALF, SAME),
             ADDED,
             ["elephants", "tigers"],
         ),
-        (Case({"river": SUPPORTED}, {"year": SUPPORTED, "founder": ABSENT}), MISSED, ["founder"]),
+        (Case({"river": SUPPORTED}, HALF), MISSED, ["founder"]),
         (Case({"elephants": ABSENT}, {"year": SUPPORTED}), ADDED, ["elephants"]),
         (Case({"river": SUPPORTED}, {"year": SUPPORTED, "third year": CONTRADICTED}), SUSPECT, ["third year"]),
         (Case({"elephants": ABSENT, "other year": CONTRADICTED}, {"year": ABSENT}), CONTRADICTS, ["other year"]),
@@ -279,13 +258,13 @@ def test_the_cause_that_explains_most_statements_holds_and_of_equals_the_first(c
 
 
 def test_of_several_references_the_one_that_the_answer_is_nearest_to_counts():
-    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[YEAR])
+    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, SAME, others=[YEAR])
     assert case.cause() == FINE
     nearest = {"year": SUPPORTED, "river": SUPPORTED}
-    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, {"this year": ["year"]}, others=[nearest])
+    case = Case({"this year": SUPPORTED}, {"founder": ABSENT}, SAME, others=[nearest])
     (found,) = case.report().diagnose()
     assert (found.cause, [f.text for f in found.findings]) == (IGNORED, [WORDS["river"]])
-    merged = Case({"this year": SUPPORTED}, YEAR, {"this year": ["year"]}, others=[{"founder": SUPPORTED}])
+    merged = Case({"this year": SUPPORTED}, YEAR, SAME, others=[{"founder": SUPPORTED}])
     assert [merged.cause(metrics) for metrics in ("G", "GFRC")] == [IGNORED, FINE]  # claim metrics merge references
 
 
@@ -351,6 +330,7 @@ def cause_of(contexts, retrieved, **fields):
 FACTS = [(1, "year"), (2, "river")]
 YEAR_CHUNK, RIVER_CHUNK = "The town of Munich was founded in 1158, says a chronicle.", "Munich lies on the river Isar."
 BOTH = [WORDS[name] for _, name in FACTS]
+GOLD = {"retrieved_ids": ["o", "g"], "reference_context_ids": ["g"]}
 
 
 @each(
@@ -363,18 +343,8 @@ BOTH = [WORDS[name] for _, name in FACTS]
         (["Other."], ["Other.", "It is old."], {"reference_contexts": ["It is old."]}, (LOST, BOTH)),
         (["Other."], ["Other.", BOTH[1]], {}, (LOST, BOTH[1:])),  # the chunk is the statement
         (["It is old."], ["Other.", "It is old."], {"reference_contexts": ["It is old."]}, (MISSED, BOTH)),
-        (
-            ["Other."],
-            ["Other.", "It is old."],
-            {"context_ids": ["o"], "retrieved_ids": ["o", "g"], "reference_context_ids": ["g"]},
-            (LOST, BOTH),
-        ),
-        (
-            ["It is old."],
-            ["Other.", "It is old."],
-            {"context_ids": ["g"], "retrieved_ids": ["o", "g"], "reference_context_ids": ["g"]},
-            (MISSED, BOTH),
-        ),
+        (["Other."], ["Other.", "It is old."], {"context_ids": ["o"], **GOLD}, (LOST, BOTH)),
+        (["It is old."], ["Other.", "It is old."], {"context_ids": ["g"], **GOLD}, (MISSED, BOTH)),
         ([YEAR_CHUNK[:30]], [YEAR_CHUNK], {}, (LOST, BOTH[:1])),  # the model read a part of the chunk
     ],
 )

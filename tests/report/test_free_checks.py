@@ -85,24 +85,21 @@ SAME = "The fee is due on the first of March of each year."
     ],
 )
 def test_one_answer_to_questions_with_different_references_is_a_problem(same, others, references, score, codes):
-    rows = [
-        row(n, score, answer=SAME, question=f"Q{n}?", references=[f"R{n if references else 0}"]) for n in range(same)
-    ]
+    told = [[f"R{n if references else 0}"] for n in range(same)]
+    rows = [row(n, score, answer=SAME, question=f"Q{n}?", references=own) for n, own in enumerate(told)]
     rows += [row(n, score, answer=f"Number {n}.", question=f"Q{n}?") for n in range(same, same + others)]
     checks = FreeChecks(rows)
     assert [note.code for note in checks.problems(0.05, ())] == codes
-    assert [note.code for note in checks.notes()] == (
-        ["same-answer"] if references and same >= 5 and score.value else []
-    )
+    noted = references and same >= 5 and score.value
+    assert [note.code for note in checks.notes()] == (["same-answer"] if noted else [])
     assert checks.problems(0.05, {"same-answer"}) == []
 
 
 def test_verdicts_without_citations_are_a_problem_above_a_fifth():
     def verdicts(cited, uncited):
         bare = STATEMENT.model_copy(update={"cites": []})
-        scores = [
-            scored(1.0, findings=[one], usage=paid(1, 1, 1, 0.0)) for one in [STATEMENT] * cited + [bare] * uncited
-        ]
+        findings = [STATEMENT] * cited + [bare] * uncited
+        scores = (scored(1.0, findings=[one], usage=paid(1, 1, 1, 0.0)) for one in findings)
         return FreeChecks(report_of(*scores).rows)
 
     assert [note.code for note in verdicts(10, 20).problems(0.05, ())] == ["no-citations"]
@@ -129,15 +126,8 @@ class OneVector(Embeddings):
 
 @each(("embeddings", "codes"), [(OneVector(), ["one-vector"]), (HashingEmbeddings(), ["offline-embeddings"])])
 def test_one_vector_for_all_texts_is_named_and_fails_a_gate(embeddings, codes):
-    rows = [
-        {
-            "question": f"Когда платят взнос {n}?",
-            "answer": f"Слон {n} летит.",
-            "references": [f"Взнос {n}."],
-            "contexts": [],
-        }
-        for n in range(6)
-    ]
+    texts = [(f"Когда платят взнос {n}?", f"Слон {n} летит.", [f"Взнос {n}."], []) for n in range(6)]
+    rows = [dict(zip(("question", "answer", "references", "contexts"), own, strict=True)) for own in texts]
     report = evaluate(rows, answer_similarity(embeddings), progress=False)
     assert [code_of(note) for note in report.notes] == codes
     if codes == ["one-vector"]:
@@ -150,6 +140,11 @@ def test_one_vector_for_all_texts_is_named_and_fails_a_gate(embeddings, codes):
 
 
 FROM, READ = {CONTEXTS_FROM: "retriever"}, {CONTEXTS_FROM: "prompt"}
+DROPPED = {"contexts": ["x"], "retrieved": ["x", "y"]}
+
+
+def chunks_read(retrieved, read, samples):
+    return {"retrieved": retrieved, "read": read, "samples": samples}
 
 
 @each(
@@ -164,17 +159,10 @@ FROM, READ = {CONTEXTS_FROM: "retriever"}, {CONTEXTS_FROM: "prompt"}
         ([{"contexts": ["x", "y"], "metadata": {ROWS: 2}}, {}], {"joined-rows": {"count": 1, "total": 2}}),
         ([{"contexts": ["x"], "metadata": {ROWS: 2}}, {"metadata": {ROWS: 2}}, {"contexts": ["x", "y"]}], {}),
         ([{"contexts": ["x", "y"], "metadata": {ROWS: "2"}}], {}),
+        ([{"contexts": ["x"], "retrieved": ["x", "y", "z"]}], {"chunks-read": chunks_read(3, 1, 1)}),
         (
-            [{"contexts": ["x"], "retrieved": ["x", "y", "z"]}],
-            {"chunks-read": {"retrieved": 3, "read": 1, "samples": 1}},
-        ),
-        (
-            [
-                {"contexts": ["x"], "retrieved": ["x", "y"]},
-                {"contexts": ["u", "v"], "metadata": READ},
-                {"contexts": ["w"]},
-            ],
-            {"chunks-read": {"retrieved": 4, "read": 3, "samples": 2}},
+            [DROPPED, {"contexts": ["u", "v"], "metadata": READ}, {"contexts": ["w"]}],
+            {"chunks-read": chunks_read(4, 3, 2)},
         ),
         ([{"retrieved": ["x", "y"]}], {}),
     ],
@@ -193,9 +181,8 @@ def test_a_run_without_any_answer_has_no_note_on_missing_ones():
 def test_a_long_answer_is_no_message_about_an_outage_but_may_be_a_page():
     short, long = (f"Sorry, the service is unavailable. {'word ' * (count - 5)}" for count in (59, 60))
     page = f"<!DOCTYPE html><html> {'word ' * 99}"
-    assert [
-        [note.code for note in FreeChecks(answering(text, "Yes.").rows).notes()] for text in (short, long, page)
-    ] == [["outage"], [], ["html"]]
+    checks = [FreeChecks(answering(text, "Yes.").rows) for text in (short, long, page)]
+    assert [[note.code for note in one.notes()] for one in checks] == [["outage"], [], ["html"]]
 
 
 @each(("words", "codes"), [(7, []), (8, ["same-answer"])])

@@ -35,11 +35,6 @@ DEAD = {
     "empty answers": [{**sample, "answer": ""} for sample in GOOD],
     "one sample repeated": [GOOD[0]] * 10,
 }
-IDS = [{**sample, "id": str(number)} for number, sample in enumerate(GOOD)]
-MIXED_UP = {
-    "shuffled ids": [{**sample, "id": str((number + 3) % 10)} for number, sample in enumerate(GOOD)],
-    "ids of unrelated questions": [{**s, "question": f"Why {n}?", "id": str(n)} for n, s in enumerate(GOOD)],
-}
 
 
 def scored_report(samples):
@@ -87,8 +82,9 @@ def test_a_dead_application_fails_every_gate(written, samples):
 
 
 def test_shuffled_ids_are_paired_by_question_and_other_questions_are_no_pairs(written):
-    shuffled, unrelated = (scored_report(MIXED_UP[name]) for name in ("shuffled ids", "ids of unrelated questions"))
-    baseline = scored_report(IDS)
+    baseline = scored_report([{**sample, "id": str(n)} for n, sample in enumerate(GOOD)])
+    shuffled = scored_report([{**sample, "id": str((n + 3) % 10)} for n, sample in enumerate(GOOD)])
+    unrelated = scored_report([{**sample, "question": f"Why {n}?", "id": str(n)} for n, sample in enumerate(GOOD)])
     found = shuffled.compare(baseline)
     assert (found["faithfulness"].pairs, found["faithfulness"].verdict) == (10, "inconclusive")
     assert code_of(found.notes[0]) == "paired-by-question"
@@ -105,14 +101,11 @@ def test_shuffled_ids_are_paired_by_question_and_other_questions_are_no_pairs(wr
 
 def test_one_id_repeated_fails_every_gate():
     report = scored_report([{**GOOD[0], "id": "0"}] * 10)
-    with pytest.raises(
-        BelowThreshold, match=r"^faithfulness scored 1 different of 10 samples, at least 5 are needed to"
-    ):
+    told = r"^faithfulness scored 1 different of 10 samples, at least 5 are needed to"
+    with pytest.raises(BelowThreshold, match=told):
         report.check({"faithfulness": 0.8})
-    with pytest.raises(
-        BelowThreshold,
-        match=r"faithfulness too few pairs, by .* in 1 cluster, .*: at least 6 are needed \[too-few-pairs\]$",
-    ):
+    told = r"faithfulness too few pairs, by .* in 1 cluster, .*: at least 6 are needed \[too-few-pairs\]$"
+    with pytest.raises(BelowThreshold, match=told):
         report.compare(report).check()
     with pytest.raises(ConfigError, match=r"^nothing was compared: "):
         report.compare(scored_report(GOOD)).check()
@@ -251,11 +244,8 @@ def test_half_of_the_samples_or_five_are_scored(size, least):
 
 def test_the_message_names_what_is_unknown_and_what_it_could_make_of_the_mean():
     grade = {"metric": "grade", "range": (1, 5)}
-    report = replace(
-        report_of(*[scored(5.0, **grade)] * 8, *[failed(**grade)] * 2),
-        left_out=[(10, "grade"), (11, "grade"), (12, "other")],
-        unreadable=4,
-    )
+    report = report_of(*[scored(5.0, **grade)] * 8, *[failed(**grade)] * 2)
+    report = replace(report, left_out=[(10, "grade"), (11, "grade"), (12, "other")], unreadable=4)
     (gate,) = report.gates({"grade": 4.0})
     assert gate.reason == (
         "8 of 16 samples have no value of grade (4 unreadable, 2 failed, 2 left out): its mean may be anything from "
@@ -268,10 +258,8 @@ def test_the_message_names_what_is_unknown_and_what_it_could_make_of_the_mean():
     ("last", "reason"),
     [
         (row(9, scored(0.5)), r"^faithfulness is 0\.500 \[0\.\d{3}, 0\.\d{3}\], at least 0\.8 is required \["),
-        (
-            row(9, unscored(), answer=" "),
-            r"^faithfulness is 0\.450, at least 0\.8 is required \[",
-        ),  # no interval of nine
+        # no interval of nine
+        (row(9, unscored(), answer=" "), r"^faithfulness is 0\.450, at least 0\.8 is required \["),
         (row(9, failed(failure=LOST.model_copy(update={"step": "sample"})), answer=""), r"^faithfulness is 0\.450, "),
         (row(9, failed(), answer=""), r"^faithfulness is 0\.500 \["),
         (row(9, unscored(aspect="context"), answer=""), r"^faithfulness is 0\.500 \["),
@@ -312,15 +300,12 @@ def test_an_audit_decides_by_the_interval_of_the_strong_judge(own, strong, broke
 # Decisions that were paid for
 
 
-@each(
-    ("verdict", "low", "high", "answer"),
-    [("passed", 0.81, 1.0, "passed"), ("failed", 0.1, 0.5, "failed"), ("undecided", 0.6, 0.9, "undecided")],
-)
-def test_the_decision_of_a_run_is_the_answer_of_its_gate(verdict, low, high, answer):
+@each(("verdict", "low", "high"), [("passed", 0.81, 1.0), ("failed", 0.1, 0.5), ("undecided", 0.6, 0.9)])
+def test_the_decision_of_a_run_is_the_answer_of_its_gate(verdict, low, high):
     decided = {"faithfulness": Decision(verdict, low, high, 30, 0.05)}
     report = replace(report_of(*[scored(0.82)] * 30), decisions=decided)
     (gate,) = report.gates({"faithfulness": 0.8})
-    assert (gate.verdict, gate.codes) == (answer, [] if answer == "passed" else ["decision"])
+    assert (gate.verdict, gate.codes) == (verdict, [] if verdict == "passed" else ["decision"])
 
 
 def test_decisions_about_thresholds_are_no_decisions_about_the_baseline():
@@ -334,12 +319,8 @@ def test_decisions_about_thresholds_are_no_decisions_about_the_baseline():
         "f": Decision("undecided", -0.2, 0.1, 30, 0.05),
     }
     gates = decided_gates(decided, {"a", "b"}, "no worse", ())
-    assert {name: gate.verdict for name, gate in gates.items()} == {
-        "b": "failed",
-        "d": "passed",
-        "e": "passed",
-        "f": "undecided",
-    }
+    verdicts = {name: gate.verdict for name, gate in gates.items()}
+    assert verdicts == {"b": "failed", "d": "passed", "e": "passed", "f": "undecided"}
     assert gates["b"].requirement == "no worse"
     assert decided_gates(decided, {"a", "b"}, "no worse", {"decision"})["b"].verdict == "passed"
 

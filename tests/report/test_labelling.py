@@ -13,12 +13,12 @@ from statistics import fmean
 import pytest
 from helpers.each import each
 from helpers.manual import load_benchmark
-from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.reports import failed, judged_as, report_of, row, scored, unscored
 from helpers.stored import assert_stored, page_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import BelowThreshold, ConfigError, Finding, Report, Turn, calibrate
+from langchain_rageval import BelowThreshold, ConfigError, Report, Turn, calibrate
 from langchain_rageval.report.labelling import describe_question, load_labels
 from langchain_rageval.statistics import prediction_powered_mean
 
@@ -99,9 +99,7 @@ def test_pairs_of_which_one_answer_has_no_score_are_not_drawn():
 
 def test_a_question_is_shown_with_what_a_judge_made_of_it():
     def told(*verdicts):
-        findings = [
-            Finding(kind="standalone_question", number=1, text=f"{verdict}?", verdict=verdict) for verdict in verdicts
-        ]
+        findings = [judged_as(f"{verdict}?", verdict) for verdict in verdicts]
         return describe_question(row(0, scored(1.0, findings=findings), scored(1.0, "b", findings=findings)))
 
     assert told("rewritten", "rewritten") == "When was Munich founded? → rewritten?"
@@ -164,16 +162,10 @@ def saved(path, lines, *, delimiter, encoding, quoted=False):
     path.write_bytes(text.getvalue().encode(encoding))
 
 
-@each(
-    ("delimiter", "encoding", "quoted"),
-    [
-        (",", "utf-8-sig", False),
-        (";", "utf-8-sig", True),
-        (";", "cp1251", False),
-        ("\t", "utf-16", False),
-        (",", "utf-8", True),
-    ],
-)
+BY_COMMA, BY_SEMICOLON = [(",", "utf-8-sig", False), (",", "utf-8", True)], [(";", "utf-8-sig", True)]
+
+
+@each(("delimiter", "encoding", "quoted"), [*BY_COMMA, *BY_SEMICOLON, (";", "cp1251", False), ("\t", "utf-16", False)])
 def test_labels_come_back_from_every_way_to_save_a_sheet(tmp_path, delimiter, encoding, quoted):
     (tmp_path / "labels.csv").unlink(missing_ok=True)
     ids = ["007", "1-2", "q-1", "=1", "'", "е-1", "ёж; 2", " a", "b,c"]
@@ -365,14 +357,14 @@ def test_fewer_than_twenty_labelled_pairs_say_nothing():
     assert [gate.verdict for gate in found.gates()] == ["undecided"]
 
 
+IN_COMMON = "but the reports have in common only faithfulness"
+
+
 @each(
     ("options", "problem"),
     [
         ({"labels": {"q-1": 1.0}}, "no sample has a label of both answers: write a sheet of both reports"),
-        (
-            {"labels": {}, "metric": "recall"},
-            "the labels are for 'recall', but the reports have in common only faithfulness",
-        ),
+        ({"labels": {}, "metric": "recall"}, f"the labels are for 'recall', {IN_COMMON}"),
         ({"labels": ({"q-1": 4.0}, {"q-1": 0.0})}, "labels must be from -1 to 1, got 4"),
         ({"labels": {}, "paired": False}, "labels= needs paired samples"),
         ({"require": "confirmed"}, 'require="confirmed" needs labels='),
@@ -405,12 +397,8 @@ def test_of_several_metrics_the_labelled_one_is_named():
 def test_a_mean_and_its_slices_are_corrected_by_the_code_of_calibrate():
     rng = random.Random(3)
     human = [float(rng.random() < 0.6) for _ in range(200)]
-    report = Report(
-        [
-            row(n, scored(label if rng.random() < 0.9 else 1 - label), metadata={"topic": "ab"[n % 3 == 0]})
-            for n, label in enumerate(human)
-        ]
-    )
+    judged = [scored(label if rng.random() < 0.9 else 1 - label) for label in human]
+    report = Report([row(n, score, metadata={"topic": "ab"[n % 3 == 0]}) for n, score in enumerate(judged)])
     labels = {f"q-{n}": human[n] for n in range(0, 200, 2)}
     found = report.corrected(labels)["all"]
     scores = report.scores()

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.reports import FACTLESS, failed, report_of, scored, unscored
 
 from langchain_rageval import ConfigError, Report, __version__
@@ -88,19 +88,16 @@ def test_the_active_run_is_used_and_stays_active(mlflow):
     metrics = mlflow.get_run(mine.info.run_id).data.metrics
     assert metrics["own"] == 1.0
     assert metrics["faithfulness/mean"] == 0.75
-    assert [file.path for file in mlflow.MlflowClient().list_artifacts(mine.info.run_id, "rageval")] == [
-        "rageval/report.jsonl"
-    ]
+    files = mlflow.MlflowClient().list_artifacts(mine.info.run_id, "rageval")
+    assert [file.path for file in files] == ["rageval/report.jsonl"]
 
 
 def test_one_run_holds_several_reports_under_prefixes(mlflow):
     with mlflow.start_run() as run:
         told().to_mlflow(prefix="before/", page=False)
         report_of(scored(0.125, instrument="a2")).to_mlflow(prefix="after/", page=False)
-        with pytest.raises(
-            ConfigError,
-            match=r"holds a report with another after/\S+: log this report with a prefix, such as prefix='after/'$",
-        ):
+        refused = r"holds a report with another after/\S+: log this report with a prefix, such as prefix='after/'$"
+        with pytest.raises(ConfigError, match=refused):
             told().to_mlflow(prefix="after/", page=False)
     found = mlflow.get_run(run.info.run_id)
     assert found.data.metrics["before/faithfulness/mean"] == 0.75
@@ -119,11 +116,10 @@ def test_a_new_run_goes_where_mlflow_is_set_to(mlflow):
 
 
 def test_options_for_a_new_run_are_refused_while_one_is_active(mlflow, store):
+    refused = "the report is logged to the active run 'mine'; run_name, experiment"
     with mlflow.start_run(run_name="mine"):
         for options in ({"run_name": "other"}, {"experiment": "other"}, {"tracking_uri": store}):
-            with pytest.raises(
-                ConfigError, match="the report is logged to the active run 'mine'; run_name, experiment"
-            ):
+            with pytest.raises(ConfigError, match=refused):
                 told().to_mlflow(**options)
 
 
@@ -165,20 +161,16 @@ def test_every_name_of_a_metric_is_one_that_mlflow_takes(mlflow, name):
 
 def test_two_metrics_that_would_have_one_name_are_refused_before_a_run_is_made(mlflow):
     before = len(mlflow.search_runs(search_all_experiments=True, output_format="list"))
-    with pytest.raises(
-        ConfigError, match="'ndcg@5' and 'ndcg_at_5' have the same MLflow key 'ndcg_at_5'; give one another name"
-    ):
+    refused = "'ndcg@5' and 'ndcg_at_5' have the same MLflow key 'ndcg_at_5'; give one another name"
+    with pytest.raises(ConfigError, match=refused):
         report_of([scored(1.0, "ndcg@5"), scored(0.0, "ndcg_at_5")]).to_mlflow()
     assert len(mlflow.search_runs(search_all_experiments=True, output_format="list")) == before
 
 
 @each("prefix", ["/", "../", "a//b", "a@b/", "x" * 31, "a\n"])
 def test_a_prefix_that_mlflow_would_not_take_is_refused(mlflow, prefix):
-    with pytest.raises(ConfigError) as caught:
-        told().to_mlflow(prefix=prefix)
-    assert str(caught.value) == (
-        f"prefix must be at most 30 letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; got {prefix!r}"
-    )
+    expected = "prefix must be at most 30 letters, digits, '_', '-', '.', ' ' and '/', such as 'before/'; got "
+    assert str(error_of(ConfigError, told().to_mlflow, prefix=prefix)) == f"{expected}{prefix!r}"
 
 
 def test_without_mlflow_the_error_says_what_to_install(monkeypatch):

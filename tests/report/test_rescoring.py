@@ -89,13 +89,10 @@ def similarity(model, **fixed):
 
 
 WITH_BOTH, OF_FACTS = partial(answer_correctness, embeddings=EMBEDDINGS), {"weights": (1, 0)}
-FORMULAS = [
-    {"weights": (0.5, 0.5)},
-    {"weights": (1, 0)},
-    {"beta": 2.0},
-    {"formula": "precision_recall", "weights": (3, 1)},
-]
-FORMULAS += [{"beta": 0.5, "formula": "precision_recall"}]
+FORMULAS = [{"weights": (0.5, 0.5)}, {"weights": (1, 0)}, {"beta": 2.0}]
+FORMULAS += [{**one, "formula": "precision_recall"} for one in ({"weights": (3, 1)}, {"beta": 0.5})]
+OTHER_FORMULAS = [{**OF_FACTS, "beta": 3.0}, {**OF_FACTS, "formula": "precision_recall"}]
+OF_SIMILARITY = partial(answer_correctness, embeddings=WORDS)
 AGAINST_ANSWER, COHERENCE = partial(context_precision, against="answer"), partial(aspect_critique, aspect="coherence")
 CHANGES = {
     "faithfulness": (faithfulness, {}, [{}], ALL),
@@ -111,16 +108,8 @@ CHANGES = {
     "answer_similarity of a cross-encoder": (similarity(WORDS), {}, [{"threshold": 0.2}], ALL),
     "answer_similarity of logits": (similarity(LOGITS, scale="sigmoid"), {}, [{"threshold": 0.5}], ALL),
     "answer_correctness": (WITH_BOTH, {}, FORMULAS, ONE_REFERENCE),
-    "answer_correctness of facts": (
-        *(answer_correctness, OF_FACTS),
-        [{**OF_FACTS, "beta": 3.0}, {**OF_FACTS, "formula": "precision_recall"}],
-        ONE_REFERENCE,
-    ),
-    "answer_correctness of similarity": (
-        *(partial(answer_correctness, embeddings=WORDS), {"weights": (0, 1)}),
-        [{"weights": (0, 2)}],
-        ALL,
-    ),
+    "answer_correctness of facts": (answer_correctness, OF_FACTS, OTHER_FORMULAS, ONE_REFERENCE),
+    "answer_correctness of similarity": (OF_SIMILARITY, {"weights": (0, 1)}, [{"weights": (0, 2)}], ALL),
 }
 CASES = [(build, before, after, samples) for build, before, afters, samples in CHANGES.values() for after in afters]
 NAMES = [f"{name} {before} to {after}" for name, (_, before, afters, _) in CHANGES.items() for after in afters]
@@ -139,7 +128,7 @@ def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
     assert rescored.notes == report.notes
     scores = [score for row in rescored.rows for score in row.scores.values()]
     assert {score.counted_by for score in scores} == {anew.instrument.partition(".")[2]}
-    found = [finding.kind for row in rescored.rows for score in row.scores.values() for finding in score.findings]
+    found = [finding.kind for score in scores for finding in score.findings]
     asks_for_verdicts = any(judge.draws > 1 for judge in anew.judges)
     assert ("agreement" in found) == asks_for_verdicts
     assert [row.sample for row in rescored.rows] == samples
@@ -173,8 +162,7 @@ def test_what_is_replaced_keeps_its_cost_and_its_place_and_the_report_its_notes(
     for before, after in zip(report.rows, rescored.rows, strict=True):
         assert after.scores["context_precision"].usage == before.scores["context_precision"].usage
         assert after.scores["faithfulness"] == before.scores["faithfulness"]
-    assert report.notes
-    assert rescored.notes == report.notes
+    assert rescored.notes == report.notes != []
     part = replace(report, left_out=[(9, "faithfulness")], complete=False).rescore(context_precision(NOBODY))
     assert (part.left_out, part.complete) == ([(9, "faithfulness")], False)
     assert rescored.summary()["context_precision"].calls == report.summary()["context_precision"].calls > 0
@@ -234,14 +222,10 @@ def test_two_that_would_do_are_as_good_as_one_if_they_agree_in_every_row():
     passed = answer_similarity(NO_PAIRS, threshold=0.5, name="passed")
     one, two = scores_of([same], *both), scores_of([same, other], *both)
     assert one.rescore(passed).rows[0].scores["passed"].value == 1.0
-    spoilt = [
-        row.model_copy(update={"scores": {name: row.scores[name] for name in names}})
-        for row, names in zip(two.rows, (["answer_similarity", "by_words"], ["by_words"]), strict=True)
-    ]
-    lost = [
-        one.rows[0],
-        two.rows[1].model_copy(update={"scores": {**two.rows[1].scores, "by_words": failed("by_words")}}),
-    ]
+    first, second = two.rows
+    spoilt = [first, second.model_copy(update={"scores": {"by_words": second.scores["by_words"]}})]
+    failing = {**second.scores, "by_words": failed("by_words")}
+    lost = [one.rows[0], second.model_copy(update={"scores": failing})]
     told = r"^passed could be computed from the findings of answer_similarity and by_words, with different values: "
     for rows in (two.rows, spoilt, lost):
         with pytest.raises(ConfigError, match=told):
@@ -287,9 +271,8 @@ def test_several_references_are_refused_because_only_the_best_is_kept():
 
 
 def stated(value, **more):
-    return Report(
-        [Row(index=0, sample=RICH[1], scores={"own": Score(metric="own", aspect="answer", value=value, **more)})]
-    )
+    score = Score(metric="own", aspect="answer", value=value, **more)
+    return Report([Row(index=0, sample=RICH[1], scores={"own": score})])
 
 
 def test_a_number_that_nothing_decided_is_not_turned_into_another():
@@ -308,9 +291,8 @@ def test_a_metric_of_ones_own_is_rescored_if_it_says_how():
 
 
 def test_a_sample_that_lacks_what_the_metric_reads_is_named():
-    bare = [
-        Sample(id=f"q-{place}", question="Why?", answer=text) for place, text in ((7, "I do not know."), (8, "So."))
-    ]
+    answers = {"q-7": "I do not know.", "q-8": "So."}
+    bare = [Sample(id=name, question="Why?", answer=text) for name, text in answers.items()]
     report = scores_of(bare, answer_relevance(OfflineJudge(), EMBEDDINGS))
     with pytest.raises(SampleError, match="q-7"):
         report.rescore(context_recall(NOBODY))
@@ -344,13 +326,10 @@ def test_scores_of_a_later_run_replace_earlier_ones_and_their_audits():
     audits = {name: scored(0.5, name) for name in ("a", "b")}
     first = row(7, scored(0.1, "a"), scored(0.2, "b"), audit=audits, asked=["a", "b"])
     later = row(0, scored(0.3, "a"), scored(0.4, "c"), asked=["c"])
-    joined = join_reports(
-        Report([first, row(9, scored(0.6, "b"))], left_out=[(9, "a")]), Report([later], left_out=[(1, "c")])
-    )
-    assert [{name: score.value for name, score in one.scores.items()} for one in joined.rows] == [
-        {"a": 0.3, "b": 0.2, "c": 0.4},
-        {"b": 0.6},
-    ]
+    earlier = Report([first, row(9, scored(0.6, "b"))], left_out=[(9, "a")])
+    joined = join_reports(earlier, Report([later], left_out=[(1, "c")]))
+    values = [{name: score.value for name, score in one.scores.items()} for one in joined.rows]
+    assert values == [{"a": 0.3, "b": 0.2, "c": 0.4}, {"b": 0.6}]
     assert [list(one.audit) for one in joined.rows] == [["b"], []]
     assert [one.asked for one in joined.rows] == [["b", "c"], []]
     assert [one.index for one in joined.rows] == [7, 9]

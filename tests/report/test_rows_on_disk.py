@@ -14,6 +14,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -105,10 +106,8 @@ async def test_rows_are_in_the_order_of_the_samples_whichever_is_finished_first(
 def pair(tmp_path_factory):
     """The same report with its rows in memory, and on disk."""
     out = tmp_path_factory.mktemp("pair") / "report.jsonl"
-    samples = [
-        sample.model_copy(update={"metadata": {"split": "ab"[n % 2], "document": n // 3}})
-        for n, sample in enumerate(rag_samples(30))
-    ]
+    metadata = [{"split": "ab"[n % 2], "document": n // 3} for n in range(30)]
+    samples = [one.model_copy(update={"metadata": metadata[n]}) for n, one in enumerate(rag_samples(30))]
     report = evaluate([*samples, {"question": "Q?"}][:30], METRICS, progress=False, out=out)
     return Report.load(out), report
 
@@ -121,9 +120,7 @@ def test_rows_are_a_sequence(pair):
     assert lazy == eager == lazy
     assert eager[4] in lazy
     assert lazy.index(eager[4]) == 4
-    assert lazy != eager[:-1]
-    assert lazy != [*eager[:-1], eager[0]]
-    assert lazy != tuple(eager)
+    assert all(lazy != other for other in (eager[:-1], [*eager[:-1], eager[0]], tuple(eager)))
     with pytest.raises(IndexError):
         lazy[30]
     assert repr(lazy).startswith("<30 rows in ")
@@ -223,13 +220,14 @@ print(report.complete, len(report))
 """
 
 
+@contextmanager
 def started(out):
-    words = [sys.executable, "-c", SCRIPT, str(TESTS), str(out)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=TESTS.parent, text=True)
-
-
-def lines_of(part):
-    return part.read_bytes().count(b"\n") if part.exists() else 0
+    """Start a run, and wait until it has written some rows."""
+    words, part = [sys.executable, "-c", SCRIPT, str(TESTS), str(out)], Path(f"{out}.part")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": TESTS.parent, "text": True}
+    with subprocess.Popen(words, **pipes) as process:
+        until(lambda: (part.exists() and part.read_bytes().count(b"\n") > 30) or process.poll() is not None)
+        yield process
 
 
 @pytest.mark.gate
@@ -237,7 +235,6 @@ def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     part = Path(f"{out}.part")
     with started(out) as process:
-        until(lambda: lines_of(part) > 30 or process.poll() is not None)
         process.kill()
     assert Report.load(out) == old
     report = Report.load(part)
@@ -250,9 +247,7 @@ def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
 
 @pytest.mark.gate
 def test_control_c_gives_the_rows_that_were_finished(out):
-    part = Path(f"{out}.part")
     with started(out) as process:
-        until(lambda: lines_of(part) > 30 or process.poll() is not None)
         process.send_signal(signal.SIGINT)
         told, complaints = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaints
@@ -260,7 +255,7 @@ def test_control_c_gives_the_rows_that_were_finished(out):
     assert not report.complete
     assert told.split() == ["False", str(len(report))]
     assert len(report) >= 30
-    assert not part.exists()
+    assert not Path(f"{out}.part").exists()
     assert any("interrupted" in note for note in report.notes)
 
 
@@ -290,10 +285,8 @@ def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
     rows = {row.index: row for row in Report.load(tmp_path / "r.jsonl.part").rows}
     cut = tmp_path / "cut.jsonl"
     head = whole.index(b"\n")
-    for length in {
-        *range(0, len(whole), 7),
-        *(at + end for at in range(len(whole) - 1) if whole[at] == 10 for end in (0, 1)),
-    }:
+    at_line_ends = {at + end for at in range(len(whole) - 1) if whole[at] == 10 for end in (0, 1)}
+    for length in at_line_ends.union(range(0, len(whole), 7)):
         cut.write_bytes(whole[:length])
         if length < head:  # nothing but a part of the first line
             with pytest.raises(ConfigError, match="is not a report" if length else "is empty: nothing was written"):

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import LOST, STATEMENT, failed, report_of, row, sample, scored, unscored
+from helpers.reports import LOST, STATEMENT, failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +15,6 @@ from langchain_rageval import (
     Report,
     Row,
     Sample,
-    Score,
     abstention,
     evaluate,
     leaderboard,
@@ -38,11 +37,8 @@ outcomes = st.lists(
 def test_every_score_is_counted_once_and_only_values_make_the_mean(scores):
     summary = report_of(*scores).summary()["faithfulness"]
     values = [score.value for score in scores if score.value is not None]
-    assert (summary.scored, summary.unscored, summary.failed) == (
-        len(values),
-        sum(score.unscored is not None for score in scores),
-        sum(score.failure is not None for score in scores),
-    )
+    without = [sum(getattr(score, kind) is not None for score in scores) for kind in ("unscored", "failure")]
+    assert [summary.scored, summary.unscored, summary.failed] == [len(values), *without]
     assert summary.mean == (fmean(values) if values else None)
     assert (summary.low, summary.high) == (bounded_mean_interval(values) if values else (None, None))
     assert values or summary.interval == ""
@@ -77,16 +73,14 @@ def test_abstained_counts_the_answers_without_facts(scores, abstained):
 def test_scores_count_under_the_name_that_the_row_has_for_them():
     both = Row(index=0, sample=Sample(question="Q?"), scores={"one": scored(1.0), "two": scored(0.5)})
     report = Report([both])
-    assert {name: metric.mean for name, metric in report.summary().items()} == {"one": 1.0, "two": 0.5}
-    assert [metric.metric for metric in report.summary().values()] == ["one", "two"]
+    found = [(name, metric.metric, metric.mean) for name, metric in report.summary().items()]
+    assert found == [("one", "one", 1.0), ("two", "two", 0.5)]
     report.check({"two": 0.4})
 
 
 def failing(number, error, message, metric="faithfulness"):
     failure = Failure(error=error, message=message, step="verify_statements")
-    return Row(
-        index=number, sample=sample(number), scores={metric: Score(metric=metric, aspect="grounding", failure=failure)}
-    )
+    return row(number, failed(metric, failure=failure), id=f"sample-{number}")
 
 
 def test_the_most_frequent_causes_come_first_and_the_rest_are_counted():
@@ -154,10 +148,8 @@ def test_the_audit_of_a_metric_without_a_range_has_a_mean_alone():
 
 def test_failures_come_with_their_rows():
     report = report_of([scored(1.0), failed("other")], [failed(), unscored("why", "other")])
-    assert [(row.index, score.metric, score.failure) for row, score in report.failures()] == [
-        (0, "other", LOST),
-        (1, "faithfulness", LOST),
-    ]
+    failures = [(row.index, score.metric, score.failure) for row, score in report.failures()]
+    assert failures == [(0, "other", LOST), (1, "faithfulness", LOST)]
 
 
 @pytest.mark.parametrize(("direction", "worst"), [("higher", [3, 0, 4]), ("lower", [2, 4, 0])])
@@ -210,23 +202,15 @@ def test_a_metric_that_was_left_out_everywhere_is_known_and_undecided():
 
 
 def test_a_frame_has_a_line_for_each_sample_and_says_why_there_is_no_value():
-    report = Report(
-        [
-            row(0, scored(0.5, reason="half"), answer="a", contexts=["c"], metadata={"split": "x"}),
-            row(1, unscored()),
-            row(2, failed()),
-        ]
-    )
-    frame = report.to_pandas()
+    half = row(0, scored(0.5, reason="half"), answer="a", contexts=["c"], metadata={"split": "x"})
+    frame = Report([half, row(1, unscored()), row(2, failed())]).to_pandas()
     assert list(frame["id"]) == ["q-0", "q-1", "q-2"]
-    assert frame["faithfulness"].dtype == float
-    assert frame["faithfulness"][0] == 0.5
+    assert (frame["faithfulness"].dtype, frame["faithfulness"][0]) == (float, 0.5)
     assert frame["faithfulness"].isna().tolist() == [False, True, True]
     assert frame["faithfulness.reason"].tolist() == ["half", "", ""]
     assert frame["faithfulness.without"].isna().tolist() == [True, False, False]
     assert frame["faithfulness.without"][2] == "APIConnectionError: Connection error."
-    assert frame["metadata.split"][0] == "x"
-    assert frame["contexts"][0] == ["c"]
+    assert (frame["metadata.split"][0], frame["contexts"][0]) == ("x", ["c"])
     assert len(report_of().to_pandas()) == 0
 
 
@@ -283,9 +267,8 @@ def test_a_language_missing_in_the_metadata_is_detected_from_the_question():
 
 @pytest.mark.parametrize("named", [{"by": "metadata.splt"}, {"cluster": "metadata.splt"}])
 def test_a_path_that_no_sample_has_is_refused(named):
-    with pytest.raises(
-        ConfigError, match=r"no sample has a value for 'metadata.splt'; the metadata are metadata.split"
-    ):
+    told = "no sample has a value for 'metadata.splt'; the metadata are metadata.split"
+    with pytest.raises(ConfigError, match=told):
         tagged("easy").summary(**named)
     with pytest.raises(ConfigError, match="the metadata are empty"):
         tagged(None).summary(**named)
@@ -297,25 +280,19 @@ def test_a_path_that_no_sample_has_is_refused(named):
 
 def test_each_value_stays_with_its_own_cluster_also_beside_rows_without_one():
     values, document = [1.0, 0.9, 0.8, 0.1, 0.0, 0.5, 0.6, 1.0], [1, 1, 1, 2, 2, None, None, 3]
-    rows = [
-        row(place, scored(value), metadata={} if tied is None else {"document": tied})
-        for place, (value, tied) in enumerate(zip(values, document, strict=True))
-    ]
+    tied = [{} if one is None else {"document": one} for one in document]
+    rows = [row(n, scored(value), metadata=tied[n]) for n, value in enumerate(values)]
     rows[2:2] = [row(20, unscored(), metadata={"document": 2}), row(21, failed(), metadata={"document": 1})]
     told = Report(rows).summary(cluster="document")["faithfulness"]
-    expected = bounded_mean_interval(values, clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
-    assert (told.low, told.high) == expected
-    assert expected != bounded_mean_interval(values[::-1], clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
+    clusters = ["1", "1", "1", "2", "2", "alone", "too", "3"]
+    expected = bounded_mean_interval(values, clusters=clusters)
+    assert (told.low, told.high) == expected != bounded_mean_interval(values[::-1], clusters=clusters)
 
 
 def test_a_value_that_is_called_like_its_absence_loses_no_row():
     found = tagged("(none)", "easy", None, "hard").summary(by="split")
-    assert {name: summary["faithfulness"].scored for name, summary in found.items()} == {
-        "easy": 1,
-        "hard": 1,
-        "(none)": 2,
-    }
-    assert list(found)[-1] == "(none)"
+    counts = [(name, summary["faithfulness"].scored) for name, summary in found.items()]
+    assert counts == [("easy", 1), ("hard", 1), ("(none)", 2)]
 
 
 @pytest.mark.parametrize("given", [5, ["metadata.split", "language"]])
@@ -339,10 +316,8 @@ NAN = float("nan")
 
 
 def samples(*fields):
-    return [
-        Sample(**{"id": f"s{place}", "question": "When?", "answer": "Now.", "references": ["Now."], **own})
-        for place, own in enumerate(fields)
-    ]
+    usual = {"question": "When?", "answer": "Now.", "references": ["Now."]}
+    return [Sample(**{"id": f"s{place}", **usual, **own}) for place, own in enumerate(fields)]
 
 
 def with_metadata(*metadata):
@@ -381,10 +356,8 @@ def test_another_cluster_replaces_the_rule():
 
 def test_samples_without_the_id_that_others_have_are_named():
     given = with_metadata(*({"conversation": "a"} if n < 6 else {} for n in range(9)))
-    text = (
-        "3 of 9 samples have no metadata.conversation although others have: each of them counts as independent, and "
-        "intervals may be too narrow."
-    )
+    text = "3 of 9 samples have no metadata.conversation although others have: "
+    text += "each of them counts as independent, and intervals may be too narrow."
     assert Units(given).notes()[1] == text
     report = evaluate(given, abstention(OfflineJudge()), progress=False)
     assert text in report.notes
@@ -427,28 +400,21 @@ def test_notes_on_pairs_are_worded_for_pairs():
 @pytest.mark.parametrize(("turns", "tied"), [(1, False), (6, True)])
 def test_a_leaderboard_counts_conversations(turns, tied):
     """Five conversations are too few for a comparison, however many turns they have."""
-    rows = [
-        row(n, scored(n % 2), id=f"q{n // 2}@{n % 2}", metadata={"model": str(n % 2), "conversation": n // 2 // turns})
-        for n in range(60)
-    ]
+    metadata = [{"model": str(n % 2), "conversation": n // 2 // turns} for n in range(60)]
+    rows = [row(n, scored(n % 2), id=f"q{n // 2}@{n % 2}", metadata=metadata[n]) for n in range(60)]
     assert leaderboard(Report(rows), "faithfulness").rows[1].tied == tied
 
 
-@metric(reads={"answer"}, range=(0, 3), name="grade")
-def grade(sample):
-    """Return the grade that stands in the answer."""
-    return float(sample.answer)
-
-
-@metric(reads={"answer"}, range=(float("-inf"), float("inf")), name="logit")
-def logit(sample):
+def number_of(sample):
     """Return the number that stands in the answer."""
     return float(sample.answer)
 
 
 def test_a_range_travels_with_the_scores(tmp_path):
+    ranges = {"grade": (0, 3), "logit": (float("-inf"), float("inf"))}
+    metrics = [metric(reads={"answer"}, range=ends, name=name)(number_of) for name, ends in ranges.items()]
     given = samples(*({"answer": str(value)} for value in [0, 1, 1, 0, 1, 1, 0, 1]))
-    report = evaluate(given, [grade, logit], out=tmp_path / "report.jsonl", progress=False)
+    report = evaluate(given, metrics, out=tmp_path / "report.jsonl", progress=False)
     found = Report.load(tmp_path / "report.jsonl").summary()
     mean = found["grade"]
     assert mean.range == (0, 3)

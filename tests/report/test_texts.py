@@ -12,11 +12,11 @@ from textwrap import dedent
 import numpy as np
 import pytest
 from helpers.each import each
-from helpers.reports import START, failed, report, report_of, row, sample, scored, unscored
+from helpers.reports import START, failed, report, report_of, row, scored, unscored
 from helpers.stored import assert_stored, described, plain
 from matplotlib.image import imread
 
-from langchain_rageval import ConfigError, Finding, Report, Row, Sample, Score, leaderboard, trend
+from langchain_rageval import ConfigError, Finding, Report, leaderboard, trend
 from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.markdown import markdown_of
@@ -67,9 +67,8 @@ def test_the_tables_of_a_notebook():
 
 
 def test_the_markdown_of_a_run():
-    shown = markdown_of(
-        LATE, LATE.gates({"faithfulness": 0.5, "noise": 0.2}, 0.2, max_unscored=0.2), LATE.compare(EARLY)
-    )
+    gates = LATE.gates({"faithfulness": 0.5, "noise": 0.2}, 0.2, max_unscored=0.2)
+    shown = markdown_of(LATE, gates, LATE.compare(EARLY))
     head, worst = shown.split("### Worst samples\n\n")
     assert head.rstrip("\n").splitlines() == lines("""
         ## ❌ RAG evaluation: failed
@@ -82,12 +81,9 @@ def test_the_markdown_of_a_run():
         | noise ↓ | 0.312 | [0.141, 0.557] | ❌ mean at most 0.2 | 0.062 | +0.250 [-0.035, +0.435] | 8 | 0 | 0 |
     """)
     samples, notes = worst.split("### Notes\n\n")
-    assert re.findall(r"\((q-\d)\): faithfulness (\S+), noise ([\d.]+)<", samples) == [
-        ("q-3", "0.25", "0.75"),
-        ("q-0", "0.50", "0.50"),
-        ("q-4", "0.50", "0.50"),
-        ("q-6", "–", "0.50"),
-    ]
+    titles = re.findall(r"\((q-\d)\): faithfulness (\S+), noise ([\d.]+)<", samples)
+    alike = [("q-0", "0.50", "0.50"), ("q-4", "0.50", "0.50")]
+    assert titles == [("q-3", "0.25", "0.75"), *alike, ("q-6", "–", "0.50")]
     assert samples.splitlines()[:7] == lines("""
         <details><summary>When was Munich founded? (q-3): faithfulness 0.25, noise 0.75</summary>
 
@@ -149,11 +145,8 @@ def test_what_follows_from_reports_is_as_stored():
     }
     lines = [f"# {name}\n{text}\n{plain(text)}\n" for name, text in told.items()]
     problems = []
-    for options in (
-        {},
-        {"baseline": early},
-        {"baseline": early, "margin": 0.5, "max_failed": 0.5, "max_unscored": 0.01},
-    ):
+    generous = {"baseline": early, "margin": 0.5, "max_failed": 0.5, "max_unscored": 0.01}
+    for options in ({}, {"baseline": early}, generous):
         try:
             late.check({"faithfulness": 0.6, "noise": 0.2, "rare": 0.99}, **options)
         except BelowThreshold as problem:
@@ -190,55 +183,26 @@ FORBIDDEN = set("\x07\x1b\x9b\u202e\u2066\u2028")
 
 @pytest.fixture
 def hostile_report(tmp_path):
+    finding = Finding(kind="statement", number=1, text=HOSTILE, verdict="contradicted")
+    wrong = scored(0.0, HOSTILE, aspect=HOSTILE, reason=HOSTILE, findings=[finding])
+    lost = failed(HOSTILE, aspect=HOSTILE, failure=Failure(error="ValueError", message=HOSTILE))
+    fields = {"question": HOSTILE, "answer": HOSTILE, "metadata": {"model": HOSTILE}}
+    rows = [row(n, score, id=f"{HOSTILE}{n}", **fields) for n, score in enumerate([wrong, wrong, lost])]
     path = tmp_path / "report.jsonl"
-    Report([hostile_row(0), hostile_row(1), hostile_failure(2)], [f"note {HOSTILE}"], True, []).to_jsonl(path)
+    Report(rows, [f"note {HOSTILE}"], True, []).to_jsonl(path)
     return Report.load(path)
 
 
-def hostile_sample(number):
-    return Sample(id=f"{HOSTILE}{number}", question=HOSTILE, answer=HOSTILE, metadata={"model": HOSTILE})
-
-
-def hostile_row(number):
-    finding = Finding(kind="statement", number=1, text=HOSTILE, verdict="contradicted")
-    score = Score(metric=HOSTILE, aspect=HOSTILE, value=0.0, reason=HOSTILE, findings=[finding])
-    return Row(index=number, sample=hostile_sample(number), scores={HOSTILE: score})
-
-
-def hostile_failure(number):
-    score = Score(metric=HOSTILE, aspect=HOSTILE, failure=Failure(error="ValueError", message=HOSTILE))
-    return Row(index=number, sample=hostile_sample(number), scores={HOSTILE: score})
-
-
-def test_what_a_report_shows_as_text_has_no_control_characters(hostile_report):
-    shown = [
-        repr(hostile_report),
-        repr(hostile_report.summary()),
-        repr(hostile_report.compare(hostile_report)),
-        repr(hostile_report.diagnose()),
-        repr(leaderboard(hostile_report)),
-        *map(str, hostile_report.diagnose()),
-        *(str(score) for hostile_row in hostile_report.rows for score in hostile_row.scores.values()),
-    ]
+def test_what_a_report_shows_has_no_control_characters_and_in_a_notebook_no_tags_of_others(hostile_report):
+    found, compared = hostile_report.diagnose(), hostile_report.compare(hostile_report)
+    results = [hostile_report, hostile_report.summary(), compared, found, leaderboard(hostile_report)]
+    scores = [str(score) for row in hostile_report.rows for score in row.scores.values()]
+    shown = [*map(repr, results), *map(str, found), *scores, markdown_of(hostile_report, [], compared)]
     assert [text for text in shown if FORBIDDEN & set(text)] == []
-    assert all("\n" not in str(score) for hostile_row in hostile_report.rows for score in hostile_row.scores.values())
-
-
-def test_markdown_has_no_control_characters(hostile_report):
-    assert not FORBIDDEN & set(markdown_of(hostile_report, [], hostile_report.compare(hostile_report)))
-
-
-def test_what_a_notebook_shows_has_no_tags_of_others(hostile_report):
-    results = [
-        hostile_report,
-        hostile_report.summary(),
-        hostile_report.compare(hostile_report),
-        hostile_report.diagnose(),
-        leaderboard(hostile_report),
-    ]
-    shown = [result._repr_html_() for result in results]
-    assert [html for html in shown if "<b>" in html] == []
-    assert all("&lt;b&gt;" in html for html in (shown[0], shown[2], shown[4]))
+    assert all("\n" not in text for text in scores)
+    pages = [result._repr_html_() for result in results]
+    assert [html for html in pages if "<b>" in html] == []
+    assert all("&lt;b&gt;" in html for html in (pages[0], pages[2], pages[4]))
 
 
 # What `Report.plot` draws
@@ -248,20 +212,14 @@ HIGH = [0.95, 0.85, 1.0, 0.95, 0.75, 1.0, 0.95, 0.85]
 LOW = [0.1, 0.2, 0.0, 0.1, 0.3, 0.0, 0.1, 0.2]
 
 
-def one(value, metric="м", direction="higher"):
-    score = Score(metric=metric, aspect="answer", direction=direction, value=value)
-    return Row(index=0, sample=sample(0), scores={metric: score})
-
-
 def texts(figure):
     figure.canvas.draw()
-    return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())] + [
-        axes.get_title(loc="left") for axes in figure.axes
-    ]
+    shown = [text for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())]
+    return [text.get_text() for text in shown] + [axes.get_title(loc="left") for axes in figure.axes]
 
 
 def test_a_figure_and_a_page_compare_different_instruments_only_if_allowed(tmp_path):
-    here, there = (Report([Row(index=0, sample=sample(0), scores={"m": scored(1.0, "m", instrument=i)})]) for i in "xy")
+    here, there = (report_of(scored(1.0, "m", instrument=instrument)) for instrument in "xy")
     for show in (here.plot, partial(here.to_html, tmp_path / "x.html")):
         with pytest.raises(ConfigError, match="different instruments"):
             show(baseline=there)
@@ -271,9 +229,8 @@ def test_a_figure_and_a_page_compare_different_instruments_only_if_allowed(tmp_p
 
 @each("value", [None, -3.0, 0.0, 1.0, 250.0])
 def test_any_value_can_be_drawn(value, tmp_path):
-    unscored = Score(metric="m", aspect="answer", unscored="no facts")
-    rows = [one(value, "m")] if value is not None else [Row(index=0, sample=sample(0), scores={"m": unscored})]
-    figure = Report(rows).plot()
+    score = unscored(metric="m") if value is None else scored(value, "m")
+    figure = report_of(score).plot()
     figure.savefig(tmp_path / "a.png", dpi=30)
     assert ("no score" in texts(figure)) == (value is None)
     low, high = figure.axes[0].get_xlim()
@@ -287,11 +244,11 @@ def test_nothing_to_draw_is_said():
 
 def test_names_are_drawn_as_they_are_and_in_cyrillic_without_a_warning(tmp_path):
     name = "верность $\\oops$ \x07\u202e"
-    figure = Report([one(0.5, name)]).plot()
+    figure = report_of(scored(0.5, name)).plot()
     figure.savefig(tmp_path / "a.svg")
     assert "верность $\\oops$ \ufffd\n1 of 1 scored" in texts(figure)
     for length, drawn in ((30, "м" * 30), (31, "м" * 29 + "…")):
-        assert f"{drawn}\n1 of 1 scored" in texts(Report([one(0.5, "м" * length)]).plot())
+        assert f"{drawn}\n1 of 1 scored" in texts(report_of(scored(0.5, "м" * length)).plot())
 
 
 def test_a_notebook_gets_a_picture():

@@ -7,11 +7,11 @@ from statistics import fmean
 
 import pytest
 import yaml
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.reports import START, failed, over, report_of, row, scored, stream
 from helpers.stored import assert_stored, page_text
 
-from langchain_rageval import ConfigError, Report, Row, Sample, trend
+from langchain_rageval import ConfigError, Report, trend
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.page import read_template
@@ -26,11 +26,8 @@ def test_a_fall_raises_an_alarm_that_says_since_when():
     assert abs(alarm.since - (START + timedelta(days=10))) <= timedelta(days=1)
     assert alarm.since < alarm.raised < START + timedelta(days=14)
     assert 0.5 < alarm.mean < 0.7
-    with pytest.raises(BelowThreshold) as raised:
-        found.check()
-    assert str(raised.value) == str(alarm)
-    assert str(alarm) in repr(found)
-    assert str(alarm) in found._repr_html_()
+    assert str(error_of(BelowThreshold, found.check)) == str(alarm)
+    assert all(str(alarm) in shown for shown in (repr(found), found._repr_html_()))
 
 
 def test_changes_are_dated_both_ways_and_differences_between_slices_are_none_if_adjusted_for():
@@ -117,52 +114,36 @@ def test_rows_and_baselines_without_values_leave_dashes():
 def test_days_are_those_of_utc_whatever_zone_a_row_has():
     east, naive = timezone(timedelta(hours=3)), datetime(2026, 11, 2, 1)
     times = [datetime(2026, 11, 2, 1, tzinfo=east), datetime(2026, 11, 2, 1, tzinfo=UTC), naive]
-    rows = [
-        Row(index=n, sample=Sample(question=f"Q{n}?"), scores={"faithfulness": scored(1.0)}, time=time)
-        for n, time in enumerate(times)
-    ]
+    rows = [row(n, scored(1.0), time=time) for n, time in enumerate(times)]
     assert {day: len(found) for day, found in trend(Report(rows)).rows.items()} == {"2026-11-01": 1, "2026-11-02": 2}
     assert all(one.time.tzinfo is UTC for one in rows)
 
 
 OTHER = "1111111111111111.2222222222222222"
+NO_TIME = "no row has a time: score with this version, or load the file of a SqliteSink or JsonlSink"
+NO_METRIC = "the runs have no metric in common: the run has faithfulness; the baseline has recall"
+MARGIN = "margin must be a number of at least 0, in the metrics' units, got"
+INSTRUMENTS = (
+    "different instruments (judge, prompts, options or version) scored faithfulness (found_by 0123456789abcdef != "
+    "1111111111111111; counted_by fedcba9876543210 != 2222222222222222): the difference cannot be attributed to the "
+    "systems; score both runs with the same instruments, or set allow_different_instruments=True"
+)
 
 
 @each(
     ("live", "options", "problem"),
     [
-        (
-            report_of(scored(1.0)),
-            {},
-            "no row has a time: score with this version, or load the file of a SqliteSink or JsonlSink",
-        ),
+        (report_of(scored(1.0)), {}, NO_TIME),
         (stream([0.9]), {"by": "tenant"}, "by is day, week or the name of a tag, got 'tenant'; the tags are version"),
         (stream([0.9]), {"error": 2}, "error must be a probability between 0 and 1, such as 0.05, got 2"),
-        (stream([0.9]), {"margin": -1}, "margin must be a number of at least 0, in the metrics' units, got -1"),
-        (
-            stream([0.9]),
-            {"margin": float("nan")},
-            "margin must be a number of at least 0, in the metrics' units, got nan",
-        ),
-        (
-            stream([0.9]),
-            {"baseline": report_of(scored(1.0, "recall"))},
-            "the runs have no metric in common: the run has faithfulness; the baseline has recall",
-        ),
-        (
-            stream([0.9]),
-            {"baseline": report_of(scored(1.0, instrument=OTHER))},
-            "different instruments (judge, prompts, options or version) scored faithfulness (found_by 0123456789abcdef "
-            "!= 1111111111111111; counted_by fedcba9876543210 != 2222222222222222): the difference cannot be "
-            "attributed to the systems; score both runs with the same instruments, or set "
-            "allow_different_instruments=True",
-        ),
+        (stream([0.9]), {"margin": -1}, f"{MARGIN} -1"),
+        (stream([0.9]), {"margin": float("nan")}, f"{MARGIN} nan"),
+        (stream([0.9]), {"baseline": report_of(scored(1.0, "recall"))}, NO_METRIC),
+        (stream([0.9]), {"baseline": report_of(scored(1.0, instrument=OTHER))}, INSTRUMENTS),
     ],
 )
 def test_what_cannot_be_shown_is_refused(live, options, problem):
-    with pytest.raises(ConfigError) as raised:
-        trend(live, **options)
-    assert str(raised.value) == problem
+    assert str(error_of(ConfigError, trend, live, **options)) == problem
 
 
 def test_a_metric_that_no_row_with_a_time_has_is_not_watched():
@@ -233,9 +214,8 @@ def test_a_curve_is_drawn_where_its_numbers_are():
         assert x == pytest.approx(9 + width * place)
     first = (alarm.since - START).days
     assert [point["drifted"] for point in chart["points"]] == [n >= first for n in range(14)]
-    assert not any(
-        point["drifted"] for one in trend_charts(found) if one["metric"] == "noise" for point in one["points"]
-    )
+    noise = next(one for one in trend_charts(found) if one["metric"] == "noise")
+    assert not any(point["drifted"] for point in noise["points"])
 
 
 # The page

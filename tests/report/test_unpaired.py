@@ -5,7 +5,7 @@ from datetime import timedelta
 from io import BytesIO
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.manual import load_benchmark
 from helpers.reports import START, failed, over, row, scored, unscored
 from helpers.scripted import answering, human_of, statements, supported, verdicts
@@ -31,11 +31,8 @@ from langchain_rageval.report.unpaired import mix_shifts
 
 def run_of(start, values, **sample):
     """Return a report of samples that no other start gives."""
-    rows = [
-        row(number, scored(value), id=f"{start}-{number}", question=f"Вопрос {start} {number}?", **sample)
-        for number, value in enumerate(values)
-    ]
-    return Report(rows)
+    names = {n: {"id": f"{start}-{n}", "question": f"Вопрос {start} {n}?"} for n in range(len(values))}
+    return Report([row(n, scored(value), **names[n], **sample) for n, value in enumerate(values)])
 
 
 def shares(good, size):
@@ -98,18 +95,16 @@ def test_languages_and_lengths_are_properties():
 
 def tagged(prefix, metadata, tags=None, questions=None):
     """Return rows with these metadata, tags and questions, one for each."""
-    rows = [
-        row(n, scored(1.0), id=f"{prefix}{n}", question=questions[n] if questions else "When?", metadata=own)
-        for n, own in enumerate(metadata)
-    ]
-    return [one.model_copy(update={"tags": own}) for one, own in zip(rows, tags or [{}] * len(rows), strict=True)]
+    count = len(metadata)
+    columns = {"question": questions or ["When?"] * count, "tags": tags or [{}] * count, "metadata": metadata}
+    fields = [dict(zip(columns, own, strict=True)) for own in zip(*columns.values(), strict=True)]
+    return [row(n, scored(1.0), id=f"{prefix}{n}", **own) for n, own in enumerate(fields)]
 
 
 def test_the_p_value_of_a_shift_is_that_of_the_hypergeometric_distribution():
     topics = [["a"] * good + ["b"] * (60 - good) for good in (39, 23)]
-    (shift,) = mix_shifts(
-        *(tagged(n, [{"topic": topic} for topic in own]) for n, own in zip("xy", topics, strict=True))
-    )
+    sides = [tagged(name, [{"topic": topic} for topic in own]) for name, own in zip("xy", topics, strict=True)]
+    (shift,) = mix_shifts(*sides)
     assert (shift.by, shift.distance) == ("metadata.topic", pytest.approx(16 / 60))
     assert shift.shares == {"a": pytest.approx((39 / 60, 23 / 60)), "b": pytest.approx((21 / 60, 37 / 60))}
     exact = hypergeom(120, 62, 60)
@@ -137,9 +132,8 @@ def test_the_p_value_of_a_shift_is_that_of_the_hypergeometric_distribution():
     ],
 )
 def test_properties_that_most_rows_have_are_compared(own, its, found):
-    assert [shift.by for shift in mix_shifts(tagged("c", own), tagged("b", its))] == [
-        f"metadata.{name}" for name in found
-    ]
+    shifts = mix_shifts(tagged("c", own), tagged("b", its))
+    assert [shift.by for shift in shifts] == [f"metadata.{name}" for name in found]
     none = [{}] * len(own), [{}] * len(its)
     if all(isinstance(value, str) for side in (own, its) for one in side for value in one.values()):
         shifts = mix_shifts(tagged("c", none[0], own), tagged("b", none[1], its))
@@ -158,15 +152,14 @@ def test_the_lengths_of_questions_are_parted_by_the_quarters_of_the_baseline():
 
 def test_the_remedy_for_other_questions_is_a_property_that_can_be_reweighted():
     topics = [["a"] * 45 + ["b"] * 5, ["a"] * 15 + ["b"] * 35]
-    sides = [
-        Report(tagged(name, [{"topic": topic} for topic in own], None, [name * length] * 50))
-        for name, own, length in zip("xy", topics, (9, 40), strict=True)
-    ]
+    metadata = [[{"topic": topic} for topic in own] for own in topics]
+    questions = ["x" * 9] * 50, ["y" * 40] * 50
+    sides = [Report(tagged("xy"[n], metadata[n], None, questions[n])) for n in (0, 1)]
     (note,) = sides[0].compare(sides[1], paired=False).notes
     assert [shift.fields["by"] for shift in note.fields["shifts"]] == ["length of the question", "metadata.topic"]
     assert (note.code, note.fields["by"]) == ("questions-differ-by", "metadata.topic")
-    plain = Report(tagged("x", [{}] * 50, None, ["x" * 9] * 50))
-    (note,) = plain.compare(Report(tagged("y", [{}] * 50, None, ["y" * 40] * 50)), paired=False).notes
+    plain = [Report(tagged("xy"[n], [{}] * 50, None, questions[n])) for n in (0, 1)]
+    (note,) = plain[0].compare(plain[1], paired=False).notes
     assert (note.code, note.fields["by"]) == ("questions-differ", "")
 
 
@@ -191,21 +184,14 @@ def test_lost_coverage_is_a_problem():
 @pytest.mark.parametrize(("hard", "verdict"), [(50, "inconclusive"), (6, "inconclusive"), (5, "no worse")])
 def test_slices_that_the_candidate_lacks_are_named_and_decide_nothing(hard, verdict):
     def run_of(prefix, easy, hard):
-        topics = ["easy"] * easy + ["hard"] * hard
-        return Report(
-            [
-                row(n, scored(float(topic == "easy")), id=f"{prefix}{n}", metadata={"topic": topic})
-                for n, topic in enumerate(topics)
-            ]
-        )
+        rows = [row(n, scored(float(n < easy)), id=f"{prefix}{n}") for n in range(easy + hard)]
+        return over(Report(rows), metadata=lambda one: {"topic": "easy" if one.index < easy else "hard"})
 
     found = run_of("c", 300, 0).compare(run_of("b", 100 - hard, hard), 0.1, paired=False, reweight="metadata.topic")
     assert found["faithfulness"].verdict == verdict
     (note,) = [note for note in found.notes if note.code == "slices-dropped"]
-    assert note == (
-        f"{hard}% of the baseline's samples (hard) have no counterpart in the candidate and are left out of "
-        "faithfulness."
-    )
+    told = "of the baseline's samples (hard) have no counterpart in the candidate and are left out of faithfulness."
+    assert note == f"{hard}% {told}"
     full = run_of("c", 300, 300).compare(run_of("b", 50, 50), 0.2, paired=False, reweight="metadata.topic")
     assert (full["faithfulness"].verdict, [note.code for note in full.notes]) == ("no worse", ["reweighted"])
 
@@ -240,8 +226,8 @@ def test_the_scale_of_the_values_changes_nothing_but_the_unit(reweight):
 # Anchors: rows that did not change show how far the judge itself has moved between two runs
 
 
-SAMPLE = {"answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["no"]}
-SAMPLES = [{"id": str(n), "question": f"Q{n}?", **SAMPLE} for n in range(3)]
+FIELDS = {"answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["no"]}
+SAMPLES = [{"id": str(n), "question": f"Q{n}?", **FIELDS} for n in range(3)]
 
 
 def asked(report):
@@ -384,9 +370,8 @@ def test_runs_over_different_samples_share_anchors_by_their_texts(anew):
     candidate, baseline = renamed(run(HARSHER, anew=anew), 1000), renamed(run(GOOD), 0)
     found = candidate.compare(baseline, paired=False)
     shift = found.judge_shift.get("faithfulness")
-    assert (found["faithfulness"].verdict, found.gates()[0].verdict) == (
-        ("undecided", "undecided") if anew else ("worse", "failed")
-    )
+    verdicts = ("undecided", "undecided") if anew else ("worse", "failed")
+    assert (found["faithfulness"].verdict, found.gates()[0].verdict) == verdicts
     assert (shift and (shift.difference, shift.anchors)) == ((-0.1, 200) if anew else None)
     twice = Report([*candidate.rows, *renamed(run(HARSHER, anew=anew), 2000).rows])
     assert twice.compare(baseline, paired=False).judge_shift == found.judge_shift  # equal rows are one anchor
@@ -439,12 +424,9 @@ def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():
 
 
 def test_a_report_without_trees_is_refused_with_the_remedy():
-    with pytest.raises(ConfigError) as error:
-        Report([row(0, scored(1.0))]).by_evolution()
-    assert str(error.value) == (
-        "no sample has metadata.tree_id and metadata.evolution: generate the test set with "
-        "TestsetGenerator(..., tree=True), and keep the metadata of its samples"
-    )
+    remedy = "generate the test set with TestsetGenerator(..., tree=True), and keep the metadata of its samples"
+    error = error_of(ConfigError, Report([row(0, scored(1.0))]).by_evolution)
+    assert str(error) == f"no sample has metadata.tree_id and metadata.evolution: {remedy}"
     lone = Report([tree_row(0, "a", "simple", scored(1.0)), tree_row(1, "b", "reasoning", scored(1.0))])
     with pytest.raises(ConfigError, match=r"^no tree of questions .* has both a simple question and another evolution"):
         lone.by_evolution()
@@ -459,14 +441,11 @@ def test_the_comparison_is_a_table_in_html_and_pandas():
     assert found._repr_html_().count("<tr>") == 5
 
 
-@pytest.mark.parametrize(
-    ("language", "title"), [("en", "What makes questions harder"), ("ru", "Что усложняет вопросы")]
-)
-def test_the_page_has_a_section_only_if_there_are_trees(language, title, tmp_path):
-    forest().to_html(tmp_path / "r.html", language=language)
-    assert title in (tmp_path / "r.html").read_text(encoding="utf-8")
-    Report([row(0, scored(1.0))]).to_html(tmp_path / "plain.html", language=language)
-    assert title not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+def test_the_page_has_a_section_only_if_there_are_trees(tmp_path):
+    for language, title in {"en": "What makes questions harder", "ru": "Что усложняет вопросы"}.items():
+        for report, is_there in ((forest(), True), (Report([row(0, scored(1.0))]), False)):
+            report.to_html(tmp_path / "r.html", language=language)
+            assert (title in (tmp_path / "r.html").read_text(encoding="utf-8")) is is_there
 
 
 def test_the_figure_is_drawn_as_stored():

@@ -93,10 +93,7 @@ BROKEN = {
         "test_nothing_is_kept_between_calls",
     ),
     "a seed": (around(lambda *_: random.seed(next(calls))), "test_the_process_stays_as_it_was"),
-    "a variable": (
-        around(lambda *_: os.environ.__setitem__("RAGEVAL_BROKEN", "1")),
-        "test_the_process_stays_as_it_was",
-    ),
+    "a variable": (around(lambda *_: os.environ.update(RAGEVAL_BROKEN="1")), "test_the_process_stays_as_it_was"),
     "the question as a format": (
         around(lambda metric, given: metric.read(given).question.format()),
         "test_hostile_content_stays_data",
@@ -108,10 +105,7 @@ BROKEN = {
         broken(instrument=property(lambda self: f"instrument {next(calls)}")),
         "test_it_tells_its_name_aspect_direction_and_fields",
     ),
-    "a changed sample": (
-        around(lambda _, given: given.update(answer="changed")),
-        "test_the_users_sample_is_not_changed",
-    ),
+    "a changed sample": (around(lambda _, given: given.update(answer="x")), "test_the_users_sample_is_not_changed"),
     "no reason": (
         around(after=lambda score: score.model_copy(update={"reason": ""})),
         "test_its_score_is_a_number_with_a_reason_and_survives_being_written",
@@ -232,15 +226,10 @@ def test_thresholds():
 def test_failures_in_a_separate_session_without_these_settings_are_readable(tmp_path):
     (tmp_path / "test_outside.py").write_text(OUTSIDE, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "test_outside.py"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rf", "test_outside.py"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200"}
+    options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(words, check=False, **options)
     output = done.stdout + done.stderr
     assert {name.partition("[")[0] for name in re.findall(r"^FAILED test_outside.py::(\S+)", output, re.MULTILINE)} == {
         "TestBroken::test_its_score_is_a_number_with_a_reason_and_survives_being_written",

@@ -4,21 +4,19 @@ import gzip
 import json
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.stored import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report, agreement, calibrate
 from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.statistics.agreement import Estimate, statistic
-
-DATA = Path(__file__).parents[1] / "fixtures"
 
 BINARY = {"accuracy", "kappa", "krippendorff", "auc", "spearman", "kendall"}
 ORDINAL = {"exact", "within_one", "kappa", "weighted_kappa", "krippendorff", "spearman", "kendall", "pearson"}
@@ -64,10 +62,8 @@ def test_scores_of_a_report_and_labels_are_matched_by_sample_id():
     found = agreement(report.scores("faithfulness"), labels)
     assert (found.pairs, found.unscored, found.unlabelled) == (2, 2, 1)
     assert found["accuracy"].value == 1.0
-    assert found.notes == [
-        "1 labels have ids without a score: 'elsewhere'.",
-        "Left out: 2 labelled samples without a score.",
-    ]
+    notes = ["1 labels have ids without a score: 'elsewhere'.", "Left out: 2 labelled samples without a score."]
+    assert found.notes == notes
 
 
 @each(
@@ -100,13 +96,9 @@ def test_scores_on_another_scale_than_the_grades_are_ranked_and_not_matched(scor
     """Of scores from 0 to 1, 1 is the highest score, not the grade 1."""
     found = agreement(scores, labels, "ordinal")
     assert found["spearman"].value == pytest.approx(1.0)
-    assert {found[name] for name in ("exact", "within_one", "weighted_kappa", "krippendorff")} == {
-        Estimate(
-            None,
-            reason="scores and labels are not whole grades on one scale: pass scale=(0, 3) with the lowest and "
-            "highest grade",
-        )
-    }
+    remedy = "pass scale=(0, 3) with the lowest and highest grade"
+    unmatched = Estimate(None, reason=f"scores and labels are not whole grades on one scale: {remedy}")
+    assert {found[name] for name in ("exact", "within_one", "weighted_kappa", "krippendorff")} == {unmatched}
 
 
 def test_raw_grades_are_compared_as_they_are():
@@ -137,9 +129,8 @@ def test_a_scale_says_whether_1_is_the_highest_score_or_a_grade():
 def test_values_outside_their_scale_are_refused(scores, labels, raw, what, remedy):
     remedies = {"raw": "pass raw_grades=True if the scores are grades from 0 to 3"}
     remedies |= {end: f"pass the lowest and the highest {end} as scale" for end in ("grade", "grade of the labels")}
-    with pytest.raises(ConfigError) as raised:
-        agreement(scores, labels, "ordinal", scale=(0, 3), raw_grades=raw)
-    assert str(raised.value) == f"{what}: {remedies[remedy]}"
+    error = error_of(ConfigError, agreement, scores, labels, "ordinal", scale=(0, 3), raw_grades=raw)
+    assert str(error) == f"{what}: {remedies[remedy]}"
 
 
 def test_a_score_of_zero_is_half_right_where_the_label_is_not_zero():
@@ -192,7 +183,7 @@ def test_it_shows_each_statistic_with_its_interval():
 
 def ragchecker(aspect):
     """Difference of RAGChecker's scores, and what each annotator preferred, over both annotators."""
-    lines = gzip.decompress((DATA / "ragchecker" / "pairs.jsonl.gz").read_bytes()).decode().splitlines()
+    lines = gzip.decompress((FIXTURES / "ragchecker" / "pairs.jsonl.gz").read_bytes()).decode().splitlines()
     pairs = [json.loads(line) for line in lines]
     name = f"{aspect}_label"
     judged = [pair["ragchecker_2"][name] - pair["ragchecker_1"][name] for pair in pairs for _ in range(2)]
@@ -217,11 +208,9 @@ def test_turns_of_conversations_are_no_independent_pairs():
         right, label = rng.random() < 0.7, rng.random() < 0.6
         for turns in chats.values():
             turns += [(float(label == right), float(label))] * 5
-    rows = [
-        row(n, scored(score), id=str(n), metadata={"conversation": f"c{n // 5}"})
-        for n, (score, _) in enumerate(chats[True])
-    ]
-    scores, labels = Report(rows).scores("faithfulness"), {str(n): label for n, (_, label) in enumerate(chats[True])}
+    given, labels = zip(*chats[True], strict=True)
+    rows = [row(n, scored(own), id=str(n), metadata={"conversation": f"c{n // 5}"}) for n, own in enumerate(given)]
+    scores, labels = Report(rows).scores("faithfulness"), {str(n): label for n, label in enumerate(labels)}
     together = agreement(scores, labels)
     alone = agreement(dict(scores), labels)
     assert together["kappa"].value == alone["kappa"].value
@@ -229,12 +218,12 @@ def test_turns_of_conversations_are_no_independent_pairs():
         widths = [found[name].high - found[name].low for found in (together, alone)]
         assert 1.7 < widths[0] / widths[1] < 3  # five equal turns count as one: the root of 5 is 2.2
     assert together.notes == ["150 pairs are of 30 independent units, which the intervals count."]
-    given = agreement(list(scores.values()), list(labels.values()), cluster=[n // 5 for n in range(150)])
-    assert dict(given) == dict(together)
+    values = list(scores.values()), list(labels.values())
+    assert dict(agreement(*values, cluster=[n // 5 for n in range(150)])) == dict(together)
     assert dict(agreement(dict(scores), labels, cluster=scores.units)) == dict(together)
     for wrong in ([1, 2], {"0": 1}):
         with pytest.raises(ConfigError, match="pass one cluster for each score"):
-            agreement(list(scores.values()), list(labels.values()), cluster=wrong)
+            agreement(*values, cluster=wrong)
 
 
 # calibrate: the estimate of ppi-python, coverage up to means of 0.99, and input that is refused
@@ -252,8 +241,7 @@ def parted(human, judge, labelled=150):
 
 
 def test_pairs_may_be_the_rows_of_an_array():
-    human, judge = judged_samples()
-    pairs, others = parted(human, judge)
+    pairs, others = parted(*judged_samples())
     assert calibrate(np.array(pairs), np.array(others)) == calibrate(pairs, others)
 
 
@@ -297,6 +285,9 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
     assert "Left out: 3 samples without a score or a label" in repr(found)
 
 
+ENDS = "the lowest and the highest possible label, such as"
+
+
 @each(
     ("labelled", "unlabelled", "options", "message"),
     [
@@ -304,19 +295,8 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
         ([(1, 1)] * 100, [None, 1], {}, "calibrate takes at least 2 scores of unlabelled samples, got 1"),
         ([1.0] * 100, [1, 0], {}, "labelled must be pairs of a human label and a judge's score, got 1.0"),
         ([(1, 1)] * 100, [1, 0], {"level": 95}, "between 0 and 1, such as 0.95; got 95"),
-        (
-            [(1, 1)] * 99 + [(4, 1)],
-            [1, 0],
-            {},
-            r"^labels must be from 0 to 1, got 4: pass the lowest and the highest possible label, such as "
-            r"scale=\(1, 5\)$",
-        ),
-        (
-            [(1, 1)] * 100,
-            [1, 0],
-            {"scale": (5, 1)},
-            r"^scale is the lowest and the highest possible label, such as \(1, 5\); got \(5, 1\)$",
-        ),
+        ([(1, 1)] * 99 + [(4, 1)], [1, 0], {}, rf"^labels must be from 0 to 1, got 4: pass {ENDS} scale=\(1, 5\)$"),
+        ([(1, 1)] * 100, [1, 0], {"scale": (5, 1)}, rf"^scale is {ENDS} \(1, 5\); got \(5, 1\)$"),
     ],
 )
 def test_input_that_would_mislead_raises(labelled, unlabelled, options, message):

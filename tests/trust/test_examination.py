@@ -42,12 +42,9 @@ def test_the_readme_has_a_valid_example_for_each_step():
 
 
 def test_a_record_expands_to_both_members_with_chunks_in_a_drawn_order():
+    fields = {"pair": "p", "step": "verify_statements", "kind": "number", "question": "Q?", "chunks": ["one", "two"]}
     record = {
-        "pair": "p",
-        "step": "verify_statements",
-        "kind": "number",
-        "question": "Q?",
-        "chunks": ["one", "two"],
+        **fields,
         "a": {"statements": [{"supported": "Dogs pay.", "by": "They pay"}, {"contradicted|absent": "Cats pay."}]},
         "b": {"statements": [{"unscored": "Dogs pay."}, {"absent": "Cats pay."}], "half": "plain"},
     }
@@ -55,13 +52,10 @@ def test_a_record_expands_to_both_members_with_chunks_in_a_drawn_order():
     first, second = expand_record(record, world)
     assert (first.id, first.pair, first.half, second.id, second.half) == ("p-a", "p", "hard", "p-b", "plain")
     assert {*first.contexts} == {"No dogs.", "They pay. They do."}
-    assert first.contexts == second.contexts
-    assert first.padding == "Rain."
+    assert (first.contexts, first.padding) == (second.contexts, "Rain.")
     place = first.contexts.index("They pay. They do.") + 1
-    assert [(label.accepted, label.evidence) for label in first.labels] == [
-        (("supported",), (f"{place}.1",)),
-        (("contradicted", "absent"), ()),
-    ]
+    labels = [(label.accepted, label.evidence) for label in first.labels]
+    assert labels == [(("supported",), (f"{place}.1",)), (("contradicted", "absent"), ())]
     assert [label.accepted for label in second.labels] == [(), ("absent",)]
 
 
@@ -84,13 +78,7 @@ def test_a_record_that_is_not_in_the_form_is_refused_with_its_place(change, prob
 
 @pytest.mark.parametrize("suffix", ["jsonl", "yaml"])
 def test_own_items_are_read_from_json_lines_and_yaml(tmp_path, suffix):
-    record = {
-        "id": "i",
-        "step": "regenerate_questions",
-        "kind": "refusal",
-        "answer": "I do not know.",
-        "gold": "evasive",
-    }
+    record = {"id": "i", "step": "regenerate_questions", "kind": "refusal", "answer": "Who knows?", "gold": "evasive"}
     file = tmp_path / f"own.{suffix}"
     file.write_text(json.dumps(record) + "\n\n" if suffix == "jsonl" else yaml.safe_dump([record]))
     assert load_items(file) == [*expand_record(record)]
@@ -111,9 +99,8 @@ def test_labels_follow_their_chunks_and_statements_into_reverse_order(step):
         )
         assert before == after
         if step in ("grade_contexts", "find_passages"):
-            assert [*zip(item.contexts, item.labels, strict=True)] == [
-                *zip(turned.contexts[::-1], turned.labels[::-1], strict=True)
-            ]
+            assert (item.contexts, item.labels) == (turned.contexts[::-1], turned.labels[::-1])
+            assert len(item.contexts) == len(item.labels)
 
 
 def test_padding_leaves_the_numbers_of_sentences_as_they_are():
@@ -145,9 +132,8 @@ def test_labels_match_how_statements_were_copied_or_changed():
 
 
 def test_the_readme_of_the_items_names_sources_and_licences():
-    sources = {
-        part.split(":")[0] for language in LANGUAGES for i in labelled_items(language) for part in i.source.split("; ")
-    }
+    parts = {part for language in LANGUAGES for i in labelled_items(language) for part in i.source.split("; ")}
+    sources = {part.split(":")[0] for part in parts}
     unnamed = [s for s in sources if not re.search(rf"^- {s}\b.*(MIT|Apache-2.0|CC BY-SA)", README, re.MULTILINE)]
     assert unnamed == []
     assert sum(len(compress(file.read_bytes())) for file in PLACE.iterdir()) < 700_000
@@ -170,16 +156,6 @@ def test_singles_that_were_written_for_this_project_have_the_same_labels_in_both
 STATE = {"sample": Sample(question="q", contexts=["One. Two.", "Three."]), "answer_statements": ["one", "two"]}
 
 
-def recorded(*replies, **options):
-    log = ReplyLog()
-    recorder = recording_judge(Judge(scripted(*replies), **options), log, cached=True)
-    try:
-        verify_statements(recorder, of="answer").invoke(STATE)
-    except JudgeOutputError:
-        log.repeated = True
-    return log
-
-
 @each(
     ("replies", "options", "repeated", "readable"),
     [
@@ -193,7 +169,12 @@ def recorded(*replies, **options):
     ],
 )
 def test_repeated_requests_are_distinguished_from_partial_requests(replies, options, repeated, readable):
-    log = recorded(*replies, **options)
+    log = ReplyLog()
+    recorder = recording_judge(Judge(scripted(*replies), **options), log, cached=True)
+    try:
+        verify_statements(recorder, of="answer").invoke(STATE)
+    except JudgeOutputError:
+        log.repeated = True
     assert log.repeated == repeated
     assert log.rungs == {"prompt": readable}
 

@@ -24,14 +24,10 @@ from langchain_rageval.trust.qualify import qualify_judge
 # step_statistics: from probe results to statistics, without a model
 
 
-LABELS = (
-    Label(accepted=("supported",), evidence=("2",)),
-    Label(accepted=("contradicted", "absent")),
-    Label(accepted=()),
-)
-ITEM = LabelledItem(
-    id="i", pair="i", step="verify_statements", kind="table", source="", labels=LABELS, contexts=("a", "b")
-)
+SUPPORTED = Label(accepted=("supported",), evidence=("2",))
+LABELS = (SUPPORTED, Label(accepted=("contradicted", "absent")), Label(accepted=()))
+FIELDS = {"id": "i", "pair": "i", "step": "verify_statements", "kind": "table", "source": ""}
+ITEM = LabelledItem(**FIELDS, labels=LABELS, contexts=("a", "b"))
 
 
 def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
@@ -55,10 +51,8 @@ def test_right_counts_the_labelled_verdicts_of_the_first_repeat():
 
 
 def test_flips_are_the_pairs_of_repeats_that_disagree():
-    asks = [
-        result(verdict, "absent", "absent", repeat=repeat)
-        for repeat, verdict in enumerate(["supported", "absent", "absent"])
-    ]
+    first = enumerate(["supported", "absent", "absent"])
+    asks = [result(verdict, "absent", "absent", repeat=repeat) for repeat, verdict in first]
     assert statistics_of(*asks).flips.value == (2 / 3 + 0) / 2
 
 
@@ -105,27 +99,20 @@ def test_transport_errors_count_only_as_lost():
 def test_right_verdicts_are_counted_by_kind_of_item():
     other = ITEM.model_copy(update={"id": "j", "kind": "how-to"})
     lost = ITEM.model_copy(update={"id": "k", "kind": "list"})
-    found = statistics_of(
-        result("supported", "absent", "absent"),
-        ProbeResult(Probe(other), [CitedVerdict("absent"), CitedVerdict("absent"), CitedVerdict("absent")]),
-        ProbeResult(Probe(lost), failure=Failure(error="ConnectError", message="gone"), lost=True),
-    )
+    gone = ProbeResult(Probe(lost), failure=Failure(error="ConnectError", message="gone"), lost=True)
+    absent = ProbeResult(Probe(other), [CitedVerdict("absent")] * 3)
+    found = statistics_of(result("supported", "absent", "absent"), absent, gone)
     shares = {kind: (share.hits, share.of, share.value) for kind, share in found.right_by_kind.items()}
     assert shares == {"table": (2, 2, 1.0), "how-to": (1, 2, 0.5), "list": (0, 0, None)}
     assert [kind for kind, _ in found.weakest_kinds] == ["list", "how-to", "table"]
 
 
 def test_the_hard_half_is_compared_with_each_baseline_by_pairs():
-    found = statistics_of(
-        result("supported", "absent", "absent"),
-        *(
-            ProbeResult(Probe(ITEM.model_copy(update={"id": name, "pair": "p", "half": "hard"})), verdicts)
-            for name, verdicts in {
-                "a": [CitedVerdict("supported"), CitedVerdict("absent"), CitedVerdict("absent")],
-                "b": [CitedVerdict("supported"), CitedVerdict("supported"), CitedVerdict("absent")],
-            }.items()
-        ),
-    )
+    hard = []
+    for name, second in (("a", "absent"), ("b", "supported")):
+        item = ITEM.model_copy(update={"id": name, "pair": "p", "half": "hard"})
+        hard.append(ProbeResult(Probe(item), [*map(CitedVerdict, ("supported", second, "absent"))]))
+    found = statistics_of(result("supported", "absent", "absent"), *hard)
     assert (found.plain.hits, found.plain.of, found.hard.hits, found.hard.of, found.hard.units) == (2, 2, 3, 4, 1)
     assert (found.right.of, found.constant, found.word_overlap, found.rules) == (6, 0.5, 0.5, 0.5)
     assert found.lead.keys() == {"constant", "word_overlap", "rules"}
@@ -146,21 +133,10 @@ def share(hits, of):
 
 
 def verdict(**figures):
-    given = {
-        "right": share(90, 100),
-        "plain": share(50, 50),
-        "hard": share(40, 50),
-        "lead": {"constant": (0.4, 0.2, 0.6), "word_overlap": (0.3, 0.1, 0.5), "rules": (0.5, 0.3, 0.7)},
-        "verdicts": {"yes": 25, "no": 25},
-        "answered": share(50, 50),
-        "valid": share(50, 50),
-        "flips": share(0, 50),
-        "order_bias": share(0, 50),
-        "length_bias": share(0, 50),
-        "citations": None,
-        "lost": 0,
-        "error": "",
-    }
+    given = {"right": share(90, 100), "plain": share(50, 50), "hard": share(40, 50), "verdicts": {"yes": 25, "no": 25}}
+    given["lead"] = {"constant": (0.4, 0.2, 0.6), "word_overlap": (0.3, 0.1, 0.5), "rules": (0.5, 0.3, 0.7)}
+    given |= dict.fromkeys(("answered", "valid"), share(50, 50)) | {"citations": None, "lost": 0, "error": ""}
+    given |= dict.fromkeys(("flips", "order_bias", "length_bias"), share(0, 50))
     return assess_step(SimpleNamespace(**given | figures))
 
 
@@ -216,9 +192,8 @@ def test_reasons_give_the_share_of_right_verdicts_or_all_that_is_wrong():
         "perhaps no better on hard items than rules about the surface of texts",
     ]
     first = cited(share(10, 50), share(50, 50), share(48, 50))
-    assert verdict(citations=first)[1] == [
-        "relevant citations 10 of 50, 20% [11%, 33%]: 96% are of the first chunk, 25% would be right"
-    ]
+    due = "96% are of the first chunk, 25% would be right"
+    assert verdict(citations=first)[1] == [f"relevant citations 10 of 50, 20% [11%, 33%]: {due}"]
     assert "first chunk" not in verdict(citations=cited(share(10, 50), share(50, 50), share(12, 50)))[1][0]
 
 
@@ -229,10 +204,8 @@ def test_a_metric_is_as_fit_as_its_worst_step():
     assert assess_metric(steps, "faithfulness")[0] == "fit with care"
     missing = "no labelled item examines it: write items for it, or compare its scores with labels of people"
     assert assess_metric({}, "rubric") == ("cannot tell", f"grade_rubric: {missing}.")
-    assert assess_metric({}, "answer_similarity") == (
-        "cannot tell",
-        "measure_similarity: no embeddings were examined: add embeddings (--embeddings MODEL).",
-    )
+    missing = "no embeddings were examined: add embeddings (--embeddings MODEL)"
+    assert assess_metric({}, "answer_similarity") == ("cannot tell", f"measure_similarity: {missing}.")
 
 
 def test_the_table_names_metrics_and_steps_that_there_are():
@@ -273,9 +246,8 @@ def test_a_qualification_is_bound_to_judge_and_prompts(qualification, tmp_path):
     assert (gate.verdict, gate.codes) == ("passed", [])
     assert ExaminedJudge.load(path).date == qualification.date > "2020"
     own = PromptSet.default("en").replace("verify_statements", instruction="Be strict.")
-    others = [Judge(OfflineJudge(), draws=3), Judge(OfflineJudge(disable_streaming=True))]
-    others += [Judge(OfflineJudge(), prompts=own)]
-    for judge in others:
+    others = [Judge(OfflineJudge(), draws=3), Judge(OfflineJudge(), prompts=own)]
+    for judge in (*others, Judge(OfflineJudge(disable_streaming=True))):
         (gate,) = judge_gates(report_by(judge), ["faithfulness"], path)
         assert (gate.verdict, gate.codes) == ("undecided", ["another-judge"])
         assert f"run `rageval qualify --judge … --out {path}` again" in gate.reason
@@ -309,9 +281,8 @@ def test_scores_without_a_known_judge_are_not_examined(qualification, tmp_path):
 
 @each(("people", "verdict"), [([1, 0] * 20, "fit"), ([0, 1] * 20, "unfit"), ([1, 0, 0, 1] * 10, "unfit")])
 def test_an_agreement_examines_a_judge_too(tmp_path, people, verdict):
-    samples = [
-        {**SAMPLE, "id": str(n), "answer": SAMPLE["answer"] if n % 2 == 0 else "Elephants fly."} for n in range(40)
-    ]
+    answers = [SAMPLE["answer"], "Elephants fly."] * 20
+    samples = [{**SAMPLE, "id": str(n), "answer": answer} for n, answer in enumerate(answers)]
     report = evaluate(samples, faithfulness(OfflineJudge()), progress=False)
     found = agreement(report.scores(), {str(n): label for n, label in enumerate(people)})
     write_agreement(tmp_path / "judge.json", found, "faithfulness", report)

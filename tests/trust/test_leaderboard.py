@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from helpers.each import each
-from helpers.reports import LOST
+from helpers.reports import failed, row, scored
 from helpers.scripted import answering, scripted
 from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
@@ -20,7 +20,6 @@ from langchain_rageval import (
     Finding,
     OfflineJudge,
     Report,
-    Row,
     Sample,
     SampleError,
     Score,
@@ -56,14 +55,8 @@ def test_every_model_answers_every_question_under_its_own_name():
 def test_a_chain_is_given_question_and_contexts_in_the_usual_names():
     given = []
     answer_sheets({"m": RunnableLambda(lambda asked: given.append(asked) or "A.")}, SAMPLES[:1])
-    assert given == [
-        {
-            "question": QUESTION,
-            "input": QUESTION,
-            "contexts": ["В 1158 году.", "На Изаре."],
-            "context": "В 1158 году.\n\nНа Изаре.",
-        }
-    ]
+    found = {"contexts": ["В 1158 году.", "На Изаре."], "context": "В 1158 году.\n\nНа Изаре."}
+    assert given == [{"question": QUESTION, "input": QUESTION, **found}]
 
 
 def test_a_prompt_over_a_model_is_a_chain_and_has_its_own_words():
@@ -110,17 +103,18 @@ def test_a_bare_model_without_contexts_is_asked_the_question_alone():
 
 
 @each(
-    ("answering", "contexts", "ids"),
+    ("chain", "gives_contexts"),
     [
-        (lambda _: {"answer": "A.", "context": [Document("Own.")]}, ["Own."], None),
-        (lambda _: {"answer": "A."}, SAMPLES[0].contexts, ["d1", "d2"]),
-        (lambda _: "A.", SAMPLES[0].contexts, ["d1", "d2"]),
-        (RunnablePassthrough.assign(answer=lambda _: "A."), SAMPLES[0].contexts, ["d1", "d2"]),
+        (lambda _: {"answer": "A.", "context": [Document("Own.")]}, True),
+        (lambda _: {"answer": "A."}, False),
+        (lambda _: "A.", False),
+        (RunnablePassthrough.assign(answer=lambda _: "A."), False),
     ],
 )
-def test_contexts_that_a_chain_gives_replace_those_of_the_sample_with_their_ids(answering, contexts, ids):
+def test_contexts_that_a_chain_gives_replace_those_of_the_sample_with_their_ids(chain, gives_contexts):
     sample = SAMPLES[0].model_copy(update={"context_ids": ["d1", "d2"]})
-    (sheet,) = answer_sheets({"m": coerce_to_runnable(answering)}, [sample])
+    (sheet,) = answer_sheets({"m": coerce_to_runnable(chain)}, [sample])
+    contexts, ids = (["Own."], None) if gives_contexts else (sample.contexts, ["d1", "d2"])
     assert (sheet.answer, sheet.contexts, sheet.context_ids) == ("A.", contexts, ids)
 
 
@@ -216,19 +210,18 @@ def test_invalid_arguments_raise(models, samples, most, told):
 
 def score(value, metric="rubric", grade=None, **more):
     findings = [] if grade is None else [Finding(kind="criterion", number=1, text="tone", verdict=str(grade))]
-    outcome = {"failure": LOST} if value is None else {"value": value}
-    return Score(metric=metric, aspect="answer", findings=findings, **outcome, **more)
+    more |= {"aspect": "answer", "findings": findings}
+    return failed(metric, **more) if value is None else scored(value, metric, **more)
 
 
-def report_of(notes=(), **values):
+def report_of(**values):
     """A report of each model's values, question by question; None failed."""
     rows = []
     for model, own in values.items():
         for number, value in enumerate(own):
             given = value if isinstance(value, Score) else score(value)
-            sample = Sample(id=f"q{number}@{model}", question="?", metadata={"model": model})
-            rows.append(Row(index=len(rows), sample=sample, scores={given.metric: given}))
-    return Report(rows, list(notes))
+            rows.append(row(len(rows), given, id=f"q{number}@{model}", question="?", metadata={"model": model}))
+    return Report(rows)
 
 
 GOOD, FAIR, POOR = [0.9] * 10, [0.8, 0.7, 0.7, 0.6] * 2 + [0.7, 0.8], [0.1] * 10
@@ -258,9 +251,8 @@ def test_p_values_are_adjusted_for_several_comparisons():
     alone = leaderboard(report_of(good=GOOD, fair=FAIR))["fair"].p_value
     board = leaderboard(report_of(good=GOOD, fair=FAIR, poor=POOR))
     assert board["fair"].p_value == alone
-    assert board["poor"].p_value == pytest.approx(
-        2 * paired_difference([p - f for p, f in zip(POOR, FAIR, strict=True)]).p_value
-    )
+    differences = [own - above for own, above in zip(POOR, FAIR, strict=True)]
+    assert board["poor"].p_value == pytest.approx(2 * paired_difference(differences).p_value)
 
 
 def test_models_without_a_significant_difference_are_tied():

@@ -95,8 +95,7 @@ def test_a_journal_pays_nothing_twice_and_a_spent_budget_leaves_pairs_unscored(t
     options = {"journal": tmp_path / "run.db", "progress": False}
     first = pairwise_agreement(judge, pairs, **options)
     again = pairwise_agreement(judge, pairs, budget=Budget(calls=0), **options)
-    assert again.outcomes == first.outcomes
-    assert again.agreement == first.agreement
+    assert (again.outcomes, again.agreement) == (first.outcomes, first.agreement)
     poor = pairwise_agreement(judge, pairs, budget=Budget(calls=0), progress=False)
     assert poor.outcomes == ["unscored"]
     assert "1.better@q-1 has no value: it was left out" in poor.notes
@@ -143,27 +142,17 @@ def writer():
     ).model
 
 
-async def test_each_variant_is_worse_in_one_way():
-    for made in (degrade(writer()).invoke(SAMPLE), await degrade(writer()).ainvoke(SAMPLE)):
-        assert {name: sample.id for name, sample in made.items()} == {
-            "ungrounded": "q@ungrounded",
-            "incomplete": "q@incomplete",
-            "padded": "q@padded",
-        }
-        assert made["ungrounded"].answer == "Давно."
-        assert made["incomplete"].answer == "Мюнхен основан."
+async def test_each_variant_is_worse_in_one_way_and_the_answer_from_memory_sees_no_context():
+    judge = writer()
+    for made in (degrade(judge).invoke(SAMPLE), await degrade(judge).ainvoke(SAMPLE)):
+        assert {"question": SAMPLE.question} in judge.inputs
+        assert made.keys() == {"ungrounded", "incomplete", "padded"}
+        assert all(sample.id == f"q@{name}" for name, sample in made.items())
+        assert (made["ungrounded"].answer, made["incomplete"].answer) == ("Давно.", "Мюнхен основан.")
         assert made["ungrounded"].contexts == made["incomplete"].contexts == SAMPLE.contexts
         assert made["padded"].answer == SAMPLE.answer
-        assert made["padded"].contexts == [
-            "Мюнхен основан в 1158 году. Погода хороша.",
-            "Его основал Генрих Лев. Рынок открыт.",
-        ]
-
-
-def test_the_answer_from_memory_sees_no_context():
-    judge = writer()
-    degrade(judge).invoke(SAMPLE)
-    assert {"question": SAMPLE.question} in judge.inputs
+        padded = ["Мюнхен основан в 1158 году. Погода хороша.", "Его основал Генрих Лев. Рынок открыт."]
+        assert made["padded"].contexts == padded
 
 
 def test_needless_sentences_come_from_related_documents_without_a_call():
@@ -176,21 +165,18 @@ def test_needless_sentences_come_from_related_documents_without_a_call():
 
 
 def test_a_writer_that_adds_nothing_is_asked_again():
-    judge = scripted(
-        DegradedAnswer(answer="Давно."), DegradedAnswer(answer="Да."), *[PaddedContext(sentences=[" "])] * 3
-    )
+    answers = [DegradedAnswer(answer="Давно."), DegradedAnswer(answer="Да.")]
+    judge = scripted(*answers, *[PaddedContext(sentences=[" "])] * 3)
     with pytest.raises(JudgeOutputError, match="there is no sentence"):
         degrade(judge).invoke(SAMPLE)
 
 
 async def test_an_error_of_the_writer_names_the_step_and_shows_no_key():
     runnable = degrade(HostileJudge(judge=OfflineJudge(), behaviour="401 that repeats the API key"))
-    for result in (
-        runnable.batch([SAMPLE], return_exceptions=True),
-        await runnable.abatch([SAMPLE], None, return_exceptions=True),
-    ):
-        assert result[0].rageval_step == "degrade"
-        assert KEY not in repr(result[0])
+    results = runnable.batch([SAMPLE], return_exceptions=True)
+    for error in (*results, *await runnable.abatch([SAMPLE], None, return_exceptions=True)):
+        assert error.rageval_step == "degrade"
+        assert KEY not in repr(error)
 
 
 @pytest.mark.parametrize("lacking", ["answer", "contexts"])
@@ -201,15 +187,12 @@ def test_a_sample_without_answer_or_contexts_is_refused_before_a_call(lacking):
     assert judge.asked == []
 
 
-def test_related_documents_are_texts():
+def test_related_documents_come_in_every_form_in_which_users_have_them():
+    for related in (FOREIGN, [FOREIGN], Document(FOREIGN), Docstore([FOREIGN]).passages):
+        padded = degrade(writer(), related).invoke(SAMPLE)["padded"].contexts
+        assert padded == [f"{SAMPLE.contexts[0]} {FOREIGN}", SAMPLE.contexts[1]]
     with pytest.raises(ConfigError, match=r"expected Documents, texts, .* got int"):
         degrade(scripted(), [5])
-
-
-@pytest.mark.parametrize("related", [FOREIGN, [FOREIGN], Document(FOREIGN), Docstore([FOREIGN]).passages])
-def test_related_documents_come_in_every_form_in_which_users_have_them(related):
-    padded = degrade(writer(), related).invoke(SAMPLE)["padded"].contexts
-    assert padded == [f"{SAMPLE.contexts[0]} {FOREIGN}", SAMPLE.contexts[1]]
 
 
 def test_the_offline_writer_makes_what_the_offline_judge_scores_lower():

@@ -48,13 +48,9 @@ def model(server):
     return ChatOpenAI(model="m", base_url=f"{server.url}/v1", api_key="sk-test", max_retries=0)
 
 
+LLAMA = {"id": "m", "meta": {"n_ctx_train": 8192}}
 ENGINES = {
-    "llama-server": {
-        "build": "b4000-0123456",
-        "cached": 80,
-        "has_tokens": True,
-        "models": [{"id": "m", "meta": {"n_ctx_train": 8192}}],
-    },
+    "llama-server": {"build": "b4000-0123456", "cached": 80, "has_tokens": True, "models": [LLAMA]},
     "vLLM": {"cached": 0, "has_tokens": True, "models": [{"id": "m", "max_model_len": 32768}]},
     "LiteLLM": {"headers": {"x-ratelimit-limit-requests": "500", "x-ratelimit-limit-tokens": "30000"}, "models": []},
     "LM Studio": {"build": "m", "models": [{"id": "m"}, {"id": "other"}]},

@@ -6,7 +6,7 @@ from threading import Lock
 
 import numpy as np
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.item_checks import COMPLETE
 from helpers.item_oracle import answer, coins, find_item, oracle, truth, yes
 from helpers.offline import offline
@@ -260,10 +260,7 @@ LAYOUTS = "layouts must be a list of contexts_first, instruction_first, shared_i
         ({"retry": 3}, "retry must be a RetryPolicy"),
         ({"embeddings": "offline"}, "embeddings must be LangChain Embeddings, got str"),
         ({"items": []}, "there are no labelled items"),
-        (
-            {"items": [{**OWN, "step": "grade_beauty"}]},
-            "no step is named grade_beauty; the steps are extract_statements, ",
-        ),
+        ({"items": [{**OWN, "step": "beautify"}]}, "no step is named beautify; the steps are extract_statements, "),
         ({"items": [{"id": "x"}]}, "items: record 1 is no labelled item"),
         ({"items": "nowhere.jsonl"}, "nowhere.jsonl: labelled items could not be read"),
         *(({"layouts": bad}, f"{LAYOUTS}{bad!r}") for bad in ([], "shared_instructions", ["auto"], [1])),
@@ -271,9 +268,7 @@ LAYOUTS = "layouts must be a list of contexts_first, instruction_first, shared_i
 )
 def test_invalid_options_and_items_raise_before_any_call(options, told):
     judge = oracle()
-    with pytest.raises(ConfigError) as raised:
-        qualified(judge, **options)
-    assert told in str(raised.value)
+    assert told in str(error_of(ConfigError, qualified, judge, **options))
     assert judge.asked == []
 
 
@@ -295,9 +290,8 @@ def test_every_judge_is_shown_beside_three_baselines():
 def test_output_as_text_html_and_json(tmp_path):
     items = items_of("grade_contexts", "verify_statements", half="plain")
     found = qualified(OfflineJudge(), HashingEmbeddings(), items=items, repeats=1)
-    assert str(found).startswith(
-        "OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once, layout contexts_first\n"
-    )
+    title = "OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once, layout contexts_first"
+    assert str(found).startswith(f"{title}\n")
     assert "context_precision: unfit. grade_contexts: " in str(found)
     kind, right = found.steps["verify_statements"].weakest_kinds[0]
     cells = [f"{right.hits:.0f}/{right.of}", right.percent]
@@ -339,12 +333,9 @@ def test_layouts_are_compared_and_each_qualification_names_its_own():
         assert qualification.title == f"OfflineJudge() in 'en', each question asked once, layout {layout}"
     assert str(compared).startswith("OfflineJudge() in 'en', layouts shared_instructions, contexts_first\n")
     assert len([*compared.cells()]) == 2 * len(compared["shared_instructions"].steps)
-    assert (
-        compared["shared_instructions"].steps["verify_statements"].tokens
-        > compared["contexts_first"].steps["verify_statements"].tokens
-    )
+    shared, first = (one.steps["verify_statements"].tokens for one in compared.values())
+    assert shared > first
     assert "<td>shared_instructions</td>" in compared._repr_html_()
     assert compared.to_dict()["shared_instructions"]["layout"] == "shared_instructions"
-    assert qualified(Judge(OfflineJudge(), layout="instruction_first"), items=items, repeats=1).layout == (
-        "instruction_first"
-    )
+    other = Judge(OfflineJudge(), layout="instruction_first")
+    assert qualified(other, items=items, repeats=1).layout == "instruction_first"
