@@ -202,8 +202,7 @@ async def test_a_handler_sees_where_a_judge_failed():
         config = {"callbacks": [seen]}
         with pytest.raises(ConnectionError):
             lost.invoke(SAMPLE, config) if call == "invoke" else await lost.ainvoke(SAMPLE, config)
-        assert seen.tree == ONE_CALL_A_STEP[:3]
-        assert seen.ended == {"chain error": 2, "model error": 1}
+        assert (seen.tree, seen.ended) == (ONE_CALL_A_STEP[:3], {"chain error": 2, "model error": 1})
 
 
 async def test_events_name_the_metric_and_its_steps_and_calls_stay_whole(openai_server, chat_openai):

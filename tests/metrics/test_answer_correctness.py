@@ -38,8 +38,7 @@ def f_of(tp=0, fp=0, covered=0, fn=0, beta=1.0, formula="counts"):
 @each(("options", "value"), [({}, 0.75 * 0.5 + 0.25 * 0.6), ({"weights": (0.1, 0.3)}, 0.25 * 0.5 + 0.75 * 0.6)])
 def test_facts_and_similarity_are_weighted_three_to_one_or_as_asked(options, value):
     score = scored(statements("a", "b"), statements("c", "d"), classification({1: [1]}, fp=[2], fn=[2]), **options)
-    assert score.value == pytest.approx(value)
-    assert (score.usage.calls, score.usage.embedded) == (3, 2)
+    assert (score.value, score.usage.calls, score.usage.embedded) == (pytest.approx(value), 3, 2)
 
 
 def test_one_fact_told_in_six_statements_is_where_the_formulas_part():
@@ -300,8 +299,7 @@ def test_draws_give_independent_questions():
     score = answer_relevance(Judge(judge, draws=3), Vectors(QUESTIONS)).invoke(ASKED)
     assert score.value == pytest.approx((1 + 0.6 + 0) / 3)
     assert [finding.text for finding in score.findings] == ["same", "near", "far", "the answer"]
-    assert score.findings[-1].reason == "2 of 3 draws"
-    assert score.usage.calls == 3
+    assert (score.findings[-1].reason, score.usage.calls) == ("2 of 3 draws", 3)
 
 
 def test_when_most_draws_call_the_answer_evasive_it_is_zero_and_nothing_is_embedded():

@@ -114,8 +114,7 @@ def test_each_draw_is_a_call_and_the_majority_decides(draws):
     judge = scripted(*replies)
     score = aspect_critique(Judge(judge, draws=draws), "coherence").invoke(ANSWERED)
     assert len(judge.asked) == score.usage.calls == draws
-    assert score.value == 1.0
-    assert score.reason == " ".join(f"r{n}" for n in range(0, draws, 2))
+    assert (score.value, score.reason) == (1.0, " ".join(f"r{n}" for n in range(0, draws, 2)))
 
 
 def test_votes_without_a_majority_give_no_score_but_are_found():

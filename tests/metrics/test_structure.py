@@ -95,8 +95,7 @@ def test_metrics_of_one_claim_graph_have_one_key_and_others_none():
 
 def test_fresh_steps_score_the_same_with_judges_of_their_own():
     fresh = metric.model_copy(update={"steps": steps_with_fresh_capabilities(metric)})
-    assert fresh.invoke(SAMPLE).value == score.value
-    assert fresh.instrument == metric.instrument
+    assert (fresh.invoke(SAMPLE).value, fresh.instrument) == (score.value, metric.instrument)
     assert all(one is not other for one, other in zip(fresh.judges, metric.judges, strict=True))
 
 

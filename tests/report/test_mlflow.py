@@ -86,8 +86,7 @@ def test_the_active_run_is_used_and_stays_active(mlflow):
         assert mlflow.active_run().info.run_id == mine.info.run_id
         mlflow.log_metric("own", 1.0)
     metrics = mlflow.get_run(mine.info.run_id).data.metrics
-    assert metrics["own"] == 1.0
-    assert metrics["faithfulness/mean"] == 0.75
+    assert (metrics["own"], metrics["faithfulness/mean"]) == (1.0, 0.75)
     files = mlflow.MlflowClient().list_artifacts(mine.info.run_id, "rageval")
     assert [file.path for file in files] == ["rageval/report.jsonl"]
 
@@ -133,8 +132,7 @@ def test_a_run_that_cannot_be_finished_is_marked_as_failed(mlflow, monkeypatch, 
         told().to_mlflow(f"broken {named}", "failing" if named else None, page=False, table=False)
     runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
     (run,) = [run for run in runs if run.info.run_name == f"broken {named}"]
-    assert run.info.status == "FAILED"
-    assert run.data.metrics["faithfulness/mean"] == 0.75
+    assert (run.info.status, run.data.metrics["faithfulness/mean"]) == ("FAILED", 0.75)
     assert mlflow.active_run() is None
 
 

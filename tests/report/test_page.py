@@ -227,8 +227,7 @@ def test_a_sample_holds_the_tree_of_its_answer_and_the_sources_of_its_chunks(tmp
     told = Report([Row(index=0, sample=one, scores={"faithfulness": score(0.5)})])
     view = unpacked(written(told, tmp_path), "part-0")[0]
     assert view["sources"] == ["cities.pdf", None, "3"]
-    assert view["sample"]["context_ids"] == ["c-1", "c-2", "c-3"]
-    assert view["sample"]["metadata"] == {}
+    assert (view["sample"]["context_ids"], view["sample"]["metadata"]) == (["c-1", "c-2", "c-3"], {})
     assert view["statements"] == "faithfulness"
     assert view["answer"] == [["p", ["mark", [0], ["strong", "Munich"], " lies on the Isar."]]]
 

@@ -435,8 +435,7 @@ def test_a_report_without_trees_is_refused_with_the_remedy():
 def test_the_comparison_is_a_table_in_html_and_pandas():
     found = forest().by_evolution()
     frame = found.to_pandas()
-    assert list(frame.evolution) == ["reasoning"] * 2 + ["conditional"] * 2
-    assert list(frame.trees) == [8] * 4
+    assert (list(frame.evolution), list(frame.trees)) == (["reasoning"] * 2 + ["conditional"] * 2, [8] * 4)
     assert frame.difference[0] == found["reasoning"]["faithfulness"].difference
     assert found._repr_html_().count("<tr>") == 5
 

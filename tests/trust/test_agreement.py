@@ -60,8 +60,7 @@ def test_scores_of_a_report_and_labels_are_matched_by_sample_id():
     report = report_of(scored(1.0), scored(0.0), unscored(), failed(), scored(1.0))
     labels = {"q-1": False, "q-0": True, "q-2": True, "q-3": False, "elsewhere": True}
     found = agreement(report.scores("faithfulness"), labels)
-    assert (found.pairs, found.unscored, found.unlabelled) == (2, 2, 1)
-    assert found["accuracy"].value == 1.0
+    assert (found.pairs, found.unscored, found.unlabelled, found["accuracy"].value) == (2, 2, 1, 1.0)
     notes = ["1 labels have ids without a score: 'elsewhere'.", "Left out: 2 labelled samples without a score."]
     assert found.notes == notes
 

@@ -175,8 +175,7 @@ def test_repeated_requests_are_distinguished_from_partial_requests(replies, opti
         verify_statements(recorder, of="answer").invoke(STATE)
     except JudgeOutputError:
         log.repeated = True
-    assert log.repeated == repeated
-    assert log.rungs == {"prompt": readable}
+    assert (log.repeated, log.rungs) == (repeated, {"prompt": readable})
 
 
 def test_it_shares_the_capabilities_and_the_instrument_of_the_judge():

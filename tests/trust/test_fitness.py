@@ -44,8 +44,7 @@ def statistics_of(*results):
 
 def test_right_counts_the_labelled_verdicts_of_the_first_repeat():
     found = statistics_of(result("supported", "absent", "supported"), result("absent", "absent", "absent", repeat=1))
-    assert (found.right.hits, found.right.of) == (2, 2)
-    assert found.verdicts == {"supported": 1, "absent": 1}
+    assert (found.right.hits, found.right.of, found.verdicts) == (2, 2, {"supported": 1, "absent": 1})
     assert found.flips.value == 0.5
     assert (found.output_mode, found.calls, found.tokens, found.seconds) == ("json_schema", 2, 7, 1.5)
 
@@ -62,8 +61,7 @@ def test_variants_are_compared_with_the_first_repeat():
         result("absent", "absent", "supported", variant="reverse"),
         result("absent", "contradicted", "absent", variant="padded"),
     )
-    assert (found.order_bias.value, found.length_bias.value) == (0.5, 1.0)
-    assert found.right.of == 2
+    assert (found.order_bias.value, found.length_bias.value, found.right.of) == (0.5, 1.0, 2)
 
 
 def test_the_constant_answer_is_the_verdict_that_the_most_labels_accept():
@@ -73,8 +71,7 @@ def test_the_constant_answer_is_the_verdict_that_the_most_labels_accept():
 
 def test_only_citations_of_right_verdicts_count():
     found = statistics_of(result("supported", "absent", "absent", cites=("2.1", "1.1", "2.4", "21.1")))
-    assert found.citations.precision.value == 0.5
-    assert found.citations.recall.value == 1.0
+    assert (found.citations.precision.value, found.citations.recall.value) == (0.5, 1.0)
     assert (found.citations.first.value, found.citations.due_first) == (0.25, 0.0)
     wrong = statistics_of(result("absent", "absent", "absent")).citations
     assert (wrong.precision.value, wrong.recall.value) == (None, None)

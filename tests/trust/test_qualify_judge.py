@@ -56,8 +56,7 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     for step in found.steps.values():
         assert step.right.hits == step.right.of >= 24, step.step
         assert {share.value for share in step.right_by_kind.values()} == {1.0}, step.step
-        assert step.answered.value == 1.0
-        assert step.error == ""
+        assert (step.answered.value, step.error) == (1.0, "")
     verified = found.steps["verify_statements"]
     assert (verified.citations.precision.value, verified.citations.recall.value) == (1.0, 1.0)
     assert (verified.valid.value, verified.order_bias.value, verified.length_bias.value) == (1.0, 0.0, 0.0)
@@ -317,8 +316,7 @@ async def test_a_model_over_http_uses_its_best_rung(endpoint):
     assert {step.output_mode for step in found.steps.values()} == {best}
     expected = qualified(OfflineJudge(), items=items, repeats=1)
     for name, step in found.steps.items():
-        assert step.right == expected.steps[name].right
-        assert step.citations == expected.steps[name].citations
+        assert (step.right, step.citations) == (expected.steps[name].right, expected.steps[name].citations)
         assert step.valid.value == 1.0
         assert step.tokens > 0
     assert found.verdict == expected.verdict
