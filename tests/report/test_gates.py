@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from helpers.each import each
+from helpers.each import each, error_of
 from helpers.manual import load_benchmark
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from hypothesis import given
@@ -128,15 +128,12 @@ def test_a_comparison_with_nothing_has_a_note_and_fails(candidate, baseline, rea
 
 def test_few_scores_do_not_pass_and_the_message_says_so():
     report = report_of(scored(1.0), *[unscored()] * 29)
-    with pytest.raises(BelowThreshold) as caught:
-        report.check({"faithfulness": 0.8})
+    error = error_of(BelowThreshold, report.check, {"faithfulness": 0.8})
     few = "faithfulness scored 1 of 30 samples, at least 5 are needed to pass [few-scored]"
     many = "faithfulness is unscored for 29 of 30 samples, at most 50% may [unscored]"
-    assert (str(caught.value), caught.value.codes) == (f"{few}; {many}", ["few-scored", "unscored"])
-    assert (caught.value.threshold, caught.value.score) == (0.8, None)
-    with pytest.raises(BelowThreshold) as caught:
-        report.check({"faithfulness": 0.8}, max_unscored=1.0)
-    assert str(caught.value) == few
+    assert (str(error), error.codes) == (f"{few}; {many}", ["few-scored", "unscored"])
+    assert (error.threshold, error.score) == (0.8, None)
+    assert str(error_of(BelowThreshold, report.check, {"faithfulness": 0.8}, max_unscored=1.0)) == few
     report_of(*[scored(1.0)] * 5, *[unscored()] * 20).check({"faithfulness": 0.8}, max_unscored=0.8)
     report_of(scored(1.0), unscored()).check({"faithfulness": 0.8})
 
