@@ -13,7 +13,8 @@ from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.answer_correctness import f_score, weighted_correctness
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
-NEAR = Vectors({"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "Не знаю.": [1, 0]})
+PLANE = {"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "N.": [0, 1], "Не знаю.": [1, 0]}
+NEAR = Vectors(PLANE)
 FACTS_ONLY = {"weights": (1, 0)}
 
 
@@ -179,12 +180,6 @@ def test_extras_are_rescored_by_the_other_rule_without_a_call():
     assert again.rows[0].scores["answer_correctness"].value == 1.0
 
 
-# Answer similarity and answer relevance
-
-
-PLANE = {"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "N.": [0, 1]}
-
-
 def similarity_of(*references, answer="A.", model=None, **options):
     sample = SAMPLE.model_copy(update={"answer": answer, "references": list(references)})
     return answer_similarity(model or Vectors(PLANE), **options).invoke(sample)
@@ -195,7 +190,7 @@ def logits(*scores):
     return PairScores(lambda answer, reference: next(given_scores))
 
 
-# Arithmetic
+# Similarity: arithmetic
 
 
 @each(
@@ -212,7 +207,7 @@ def test_with_a_threshold_it_is_one_when_the_similarity_reaches_it(threshold, va
     assert similarity_of("R.", threshold=threshold).value == value
 
 
-# Edges
+# Similarity: edges
 
 
 @each("threshold", [None, 0.0])
@@ -230,7 +225,7 @@ def test_a_blank_reference_among_others_is_passed_over():
     assert [(finding.number, finding.text) for finding in score.findings] == [(2, "R."), (4, "S.")]
 
 
-# Cross-encoders
+# Similarity by cross-encoders
 
 
 def test_a_cross_encoder_reads_answer_and_reference():
@@ -239,7 +234,7 @@ def test_a_cross_encoder_reads_answer_and_reference():
     assert model.asked == [[("A.", "R."), ("A.", "S.")]]
 
 
-# What it tells
+# What similarity tells
 
 
 def test_the_reason_states_the_threshold():
@@ -259,7 +254,7 @@ def relevance_of(*replies, sample=ASKED, embeddings=None, **options):
     return answer_relevance(scripted(*replies), embeddings or Vectors(QUESTIONS), **options).invoke(sample)
 
 
-# Arithmetic
+# Relevance: arithmetic
 
 
 @each(
@@ -275,7 +270,7 @@ def test_each_cosine_is_clipped_before_the_mean(told, value):
     assert relevance_of(questions(*told)).value == pytest.approx(value)
 
 
-# Calls
+# Relevance: calls
 
 
 @each("count", [1, 3, 7])

@@ -387,7 +387,7 @@ def test_they_are_ragcheckers_numbers(given_tables):
     assert found.keys() - expected.keys() == {"contradiction"}
 
 
-# Edges
+# Edges of the formulas
 
 
 def wrong(count=2):
@@ -448,7 +448,7 @@ def test_a_contradicted_statement_is_neither_supported_nor_anybodys_source():
     assert (found["context_recall"], found["context_precision"], found["noise_irrelevant"]) == (0.0, 0.0, 0.0)
 
 
-# What is told
+# What the formulas tell
 
 
 def test_three_statements_are_named_and_the_others_counted():

@@ -199,7 +199,7 @@ def relevant(*replies, **changes):
     return context_relevance(scripted(*replies)).invoke(SENTENCES.model_copy(update=changes))
 
 
-# Arithmetic
+# Relevance and entity recall
 
 
 @each(

@@ -140,9 +140,6 @@ def test_the_audit_of_a_metric_without_a_range_has_a_mean_alone():
     assert [pair.index for pair in found.parted] == [*range(19, 9, -1)]
 
 
-# The rows of a report: failures, the worst, thresholds, pandas
-
-
 # Failures and the worst
 
 
@@ -159,7 +156,7 @@ def test_the_worst_come_first_in_the_metrics_own_direction(direction, worst):
     assert [row.index for row in report_of(*scores).worst("faithfulness", 3)] == worst
 
 
-# Gates
+# Thresholds
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])

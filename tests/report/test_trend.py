@@ -163,9 +163,6 @@ def test_rows_of_slices_with_few_baseline_samples_are_counted_in_a_note():
     assert found.notes == ["faithfulness: 7 rows of slices with under 6 baseline samples are ignored."]
 
 
-# The page of a trend as a file: curves, the alarm, and the worst samples of a period
-
-
 live = partial(stream, noise=True, question="When is the fee paid")
 
 
