@@ -162,16 +162,10 @@ async def recordings(runnable: Any, given: Any = SAMPLE, **config: Any) -> list[
     return [sync, other]
 
 
-ONE_CALL_A_STEP = [
-    ("faithfulness", None),
-    ("extract_statements", "faithfulness"),
-    ("model", "extract_statements"),
-    ("verify_statements", "faithfulness"),
-    ("model", "verify_statements"),
-]
-
-
-BY_STEP = ONE_CALL_A_STEP[1:]
+BY_STEP = [("extract_statements", "faithfulness"), ("model", "extract_statements")]
+BY_STEP += [("verify_statements", "faithfulness"), ("model", "verify_statements")]
+ONE_CALL_A_STEP = [("faithfulness", None), *BY_STEP]
+OF_A_SUITE = [("Suite", None), ("faithfulness", "Suite"), ("other", "Suite")]
 OTHER = [(name, parent and parent.replace("faithfulness", "other")) for name, parent in BY_STEP if name != "model"]
 
 
@@ -182,11 +176,7 @@ OTHER = [(name, parent and parent.replace("faithfulness", "other")) for name, pa
         (faithfulness(recording_judge()), ONE_CALL_A_STEP, 2),  # which has sync methods only
         (faithfulness(Judge(OfflineJudge(), draws=3)), [*ONE_CALL_A_STEP, *[("model", "verify_statements")] * 2], 4),
         (metric.require(0.5), [("require_faithfulness", None), ("faithfulness", "require_faithfulness"), *BY_STEP], 2),
-        (
-            suite(metric, faithfulness(metric.judges[0], name="other")),
-            [("Suite", None), ("faithfulness", "Suite"), ("other", "Suite"), *BY_STEP, *OTHER],
-            2,
-        ),
+        (suite(metric, faithfulness(metric.judges[0], name="other")), [*OF_A_SUITE, *BY_STEP, *OTHER], 2),
     ],
 )
 async def test_a_callback_handler_sees_one_run_per_metric_step_and_call(runnable, runs, models):

@@ -53,14 +53,8 @@ with_embeddings = each("embed", [partial(METRICS[name], OfflineJudge()) for name
 
 
 REFERENCE = "Munich was founded in 1158."
-FULL: dict[str, Any] = {
-    **SAMPLE,
-    "references": [REFERENCE],
-    "reference_contexts": CONTEXTS[:1],
-    "context_ids": ["d1", "d2"],
-    "reference_context_ids": ["d1"],
-    "relevance": {"d1": 1.0},
-}
+FULL: dict[str, Any] = {**SAMPLE, "references": [REFERENCE], "reference_contexts": CONTEXTS[:1]}
+FULL |= {"context_ids": ["d1", "d2"], "reference_context_ids": ["d1"], "relevance": {"d1": 1.0}}
 
 
 def what_was_found(score: Score) -> dict[str, Any]:
@@ -217,12 +211,8 @@ def test_no_text_makes_a_metric_fail(text, contexts):
 
 
 CONTEXT_METRICS = [name for name in METRICS if name.startswith("context_")]
-LONG = {
-    "abbreviations": ("т.д. ", 40_000),
-    "brackets": ("{[1.1]} ", 40_000),
-    "one word": ("a", 250_000),
-    "thousands of statements": ("Elephants live there.\n", 40_000),
-}
+LONG = {"abbreviations": ("т.д. ", 40_000), "brackets": ("{[1.1]} ", 40_000), "one word": ("a", 250_000)}
+LONG["thousands of statements"] = ("Elephants live there.\n", 40_000)
 
 
 @pytest.mark.gate

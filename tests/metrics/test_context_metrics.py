@@ -231,12 +231,9 @@ def test_of_many_needed_sentences_ten_are_named_in_the_order_of_the_contexts(cou
         assert score.reason == reason.format(count, told.format(", ".join(numbers[:10])))
 
 
-MUNICH = Sample(
-    question="Who founded Munich?",
-    answer="Henry.",
-    contexts=["Henry the Lion founded it.", "It was in 1158."],
-    references=["Henry the Lion, in 1158, on the Isar."],
-)
+SOURCES = {"contexts": ["Henry the Lion founded it.", "It was in 1158."]}
+SOURCES["references"] = ["Henry the Lion, in 1158, on the Isar."]
+MUNICH = Sample(question="Who founded Munich?", answer="Henry.", **SOURCES)
 NAMED = entities("Henry the Lion", "1158", "Isar")
 RUSSIAN = {"question": "Кто основал Мюнхен?"}
 

@@ -138,11 +138,9 @@ def test_without_history_the_metrics_do_not_apply_and_nothing_is_asked():
 
 def test_a_conversation_without_statements_facts_or_needs_says_which():
     found = scores(facts=turn_facts(statements=[(2, "A.")]), pairs=None, told=None, needs=None)
-    assert [score.unscored for score in found.values()] == [
-        "fewer than two turns of the assistant state facts",
-        "the user states no facts that later turns could keep to",
-        "the user needs nothing",
-    ]
+    reasons = ["fewer than two turns of the assistant state facts"]
+    reasons += ["the user states no facts that later turns could keep to", "the user needs nothing"]
+    assert [score.unscored for score in found.values()] == reasons
     withdrawn = need_verdicts((1, "withdrawn", [4]), (2, "withdrawn", [4]))
     assert scores(needs=withdrawn)["conversation_resolution"].unscored == "the user needs nothing"
 
@@ -236,13 +234,9 @@ def rewritten(sample, rewrite):
 # Metrics of a turn: all judge one standalone question, which costs one call
 
 
-MUNICH = [
-    ("user", "Кто основал Мюнхен?"),
-    ("assistant", "Генрих Лев."),
-    ("user", "А когда он умер?"),
-    ("assistant", "Он умер в 1195 году [1]."),
-]
 ORIGINAL, STANDALONE = "А когда он умер?", "Когда умер Генрих Лев?"
+MUNICH = [("user", "Кто основал Мюнхен?"), ("assistant", "Генрих Лев.")]
+MUNICH += [("user", ORIGINAL), ("assistant", "Он умер в 1195 году [1].")]
 FIELDS = {"contexts": ["Генрих Лев умер в 1195 году.", "Мюнхен стоит на Изаре."], "references": ["В 1195 году."]}
 FIRST, SECOND = (sample.model_copy(update=FIELDS) for sample in samples_of(MUNICH))
 

@@ -64,20 +64,14 @@ def test_equal_scores_have_equal_grades_and_a_blank_chunk_gets_0_unread(how, exp
     assert ce.asked == [[("Where?", text) for text in "abcd"]]
 
 
-@each(
-    ("how", "scores", "expected"),
-    [
-        ("rank_from_0", [3.0, -1.0, 9.0, 2.0, 0.0], 0.76),
-        ("rank_from_0", [3.0, 0.0, 9.0, -1.0, 2.0], 0.76),
-        ("rank", [3.0, -1.0, 9.0, 2.0, 0.0], 0.77),
-        ("rank", [3.0, 0.0, 9.0, -1.0, 2.0], 0.78),
-    ],
-)
-def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(how, scores, expected):
+@each(("how", "expected"), [("rank_from_0", [0.76, 0.76]), ("rank", [0.77, 0.78])])
+def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(how, expected):
     """The cross-encoder ranks document 3 first and document 1 second."""
-    names = list("abcde")
-    grader = cross_encoder_grader(scoring(dict(zip(names, scores, strict=True))), how)
-    assert round(ndcg_at(5, grader).invoke(Sample(question="?", contexts=names)).value, 2) == expected
+    sample, values = Sample(question="?", contexts=list("abcde")), []
+    for scores in ([3.0, -1.0, 9.0, 2.0, 0.0], [3.0, 0.0, 9.0, -1.0, 2.0]):
+        grader = cross_encoder_grader(scoring(dict(zip("abcde", scores, strict=True))), how)
+        values.append(round(ndcg_at(5, grader).invoke(sample).value, 2))
+    assert values == expected
 
 
 # Embeddings

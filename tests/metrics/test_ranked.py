@@ -40,16 +40,9 @@ from langchain_rageval.data.messages import CONTEXT_NOTES
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.metrics.ranked import _is_grade, retrieved_view
 
-BUILDERS = {
-    "ndcg": ndcg_at,
-    "mrr": mrr_at,
-    "map": map_at,
-    "recall": recall_at,
-    "precision": precision_at,
-    "hit_rate": hit_rate_at,
-    "mean_grade": mean_grade_at,
-}
-BINARY = ["mrr", "map", "recall", "precision", "hit_rate"]
+OF_RELEVANT = {"mrr": mrr_at, "map": map_at, "recall": recall_at, "precision": precision_at, "hit_rate": hit_rate_at}
+BUILDERS = {"ndcg": ndcg_at, **OF_RELEVANT, "mean_grade": mean_grade_at}
+BINARY = [*OF_RELEVANT]
 every_ranking = each("kind", BUILDERS)
 
 

@@ -22,27 +22,17 @@ from langchain_rageval.report.score_table import prepare_table, write_scores
 NASTY = ["\u2028\x85\r\n", "</script>", '{"a": 1}', "\x00\x1b[31m", "\ud800", "\ufeff", "\u202e"]
 nasty = st.sampled_from(NASTY) | st.text(st.characters(codec=None), max_size=20)  # lone surrogates too
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | numbers | nasty,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty, inner, max_size=3),
-    max_leaves=6,
-)
+leaves = st.none() | st.booleans() | st.integers() | numbers | nasty
+nested = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(nasty, inner, max_size=3)  # noqa: E731
+plain = st.recursive(leaves, nested, max_leaves=6)
 cites = st.sampled_from([[], ["1.1"]])
 findings = st.builds(Finding, kind=st.just("context"), number=st.integers(), text=nasty, verdict=nasty, cites=cites)
 usages = st.builds(Usage, calls=st.integers(0), input_tokens=st.none() | st.integers(0), seconds=numbers)
 failures = st.builds(Failure, error=nasty, message=nasty, raw_output=st.none() | nasty)
-outcome = st.one_of(
-    st.fixed_dictionaries({"value": numbers}),
-    st.fixed_dictionaries({"unscored": nasty}),
-    st.fixed_dictionaries({"failure": failures}),
-)
-scores = st.builds(
-    lambda outcome, **more: Score(metric="m", aspect="answer", **outcome, **more),
-    outcome=outcome,
-    reason=nasty,
-    findings=st.lists(findings, max_size=2),
-    usage=usages,
-)
+kinds = {"value": numbers, "unscored": nasty, "failure": failures}
+outcome = st.one_of(st.fixed_dictionaries({kind: given}) for kind, given in kinds.items())
+fields = {"reason": nasty, "findings": st.lists(findings, max_size=2), "usage": usages}
+scores = st.builds(lambda outcome, **more: Score(metric="m", aspect="answer", **outcome, **more), outcome, **fields)
 samples = st.builds(
     Sample,
     question=nasty,
@@ -51,13 +41,14 @@ samples = st.builds(
     relevance=st.none() | st.dictionaries(nasty, numbers, max_size=2),
     metadata=st.dictionaries(nasty, plain, max_size=3),
 )
-reports = st.builds(
-    lambda parts, notes: Report(
-        [row(index, score).model_copy(update={"sample": sample}) for index, (sample, score) in enumerate(parts)], notes
-    ),
-    parts=st.lists(st.tuples(samples, scores), max_size=3),
-    notes=st.lists(st.text(), max_size=2),
-)
+
+
+def report_from(parts, notes):
+    rows = [row(index, score).model_copy(update={"sample": sample}) for index, (sample, score) in enumerate(parts)]
+    return Report(rows, notes)
+
+
+reports = st.builds(report_from, st.lists(st.tuples(samples, scores), max_size=3), st.lists(st.text(), max_size=2))
 
 
 @given(report=reports)
@@ -98,13 +89,10 @@ def test_a_row_comes_back_from_the_table_of_a_sink(tmp_path):
     assert (first.index, first.scores, first.tags, first.asked, first.time) == (0, bare.scores, {}, [], bare.time)
 
 
-@each(
-    ("column", "value", "problem"),
-    [
-        ("unscored", None, "Value error, a score has exactly one of value, unscored and failure"),
-        ("metadata", "{", "Expecting property name"),
-    ],
-)
+NO_OUTCOME = "Value error, a score has exactly one of value, unscored and failure"
+
+
+@each(("column", "value", "problem"), [("unscored", None, NO_OUTCOME), ("metadata", "{", "Expecting property name")])
 def test_a_damaged_row_of_a_table_is_named(tmp_path, column, value, problem):
     path = tmp_path / f"{column}.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

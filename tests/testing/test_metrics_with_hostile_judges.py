@@ -64,11 +64,8 @@ def suite_of_three(judge):
     return suite(faithfulness(Judge(judge, draws=3)), context_relevance(judge), answer_similarity(HashingEmbeddings()))
 
 
-OTHERS = {
-    **{name: build for name, build in METRICS.items() if name not in (*UNJUDGED, "faithfulness")},
-    "a suite": suite_of_three,
-    "the chain of the guide": tone,
-}
+OTHERS = {name: build for name, build in METRICS.items() if name not in (*UNJUDGED, "faithfulness")}
+OTHERS |= {"a suite": suite_of_three, "the chain of the guide": tone}
 SIZE = "test_a_huge_reply_leaves_a_small_score"  # takes seconds; the parser is that of faithfulness
 
 

@@ -252,15 +252,11 @@ def test_a_qualification_is_bound_to_judge_and_prompts(qualification, tmp_path):
         assert judge_gates(report_by(judge), ["faithfulness"], path)[0].verdict == "passed"
 
 
-@each(
-    ("content", "code"),
-    [
-        (None, "judge-not-examined"),
-        ({"verdict": {}}, "judge-not-examined"),
-        ({"verdict": {"faithfulness": "unfit"}}, "judge-unfit"),
-        ({"examined": {}}, "another-judge"),
-    ],
-)
+NOT_EXAMINED = [(content, "judge-not-examined") for content in (None, {"verdict": {}})]
+UNFIT = ({"verdict": {"faithfulness": "unfit"}}, "judge-unfit")
+
+
+@each(("content", "code"), [*NOT_EXAMINED, UNFIT, ({"examined": {}}, "another-judge")])
 def test_a_missing_or_unfit_judge_leaves_the_gate_undecided(qualification, tmp_path, content, code):
     path = tmp_path / f"{code}.json"
     if content is not None:

@@ -124,12 +124,11 @@ def test_several_metrics_raise():
 # degrade: worse variants of a sample
 
 
-SAMPLE = Sample(
-    id="q",
-    question="Когда основан Мюнхен?",
-    answer="Мюнхен основан в 1158 году Генрихом Львом.",
-    contexts=["Мюнхен основан в 1158 году.", "Его основал Генрих Лев."],
+CONTEXTS, ANSWER = (
+    ["Мюнхен основан в 1158 году.", "Его основал Генрих Лев."],
+    "Мюнхен основан в 1158 году Генрихом Львом.",
 )
+SAMPLE = Sample(id="q", question="Когда основан Мюнхен?", answer=ANSWER, contexts=CONTEXTS)
 FOREIGN = "Печь чистят раз в год."
 RELATED = ["Берлин стоит на Шпрее. Он велик.", Document("Гамбург — порт. Там дождливо. Мюнхен основан в 1158 году.")]
 

@@ -16,11 +16,8 @@ from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.rubric_study import RubricStudy
 
 MODELS = ("a", "b", "c")
-SHEETS = [
-    Sample(id=f"q{n}@{model}", question=f"Question {n}?", answer=f"{model}{n}", metadata={"model": model})
-    for model in MODELS
-    for n in range(4)
-]
+CELLS = [(model, n, {"model": model}) for model in MODELS for n in range(4)]
+SHEETS = [Sample(id=f"q{n}@{m}", question=f"Question {n}?", answer=f"{m}{n}", metadata=own) for m, n, own in CELLS]
 GRADES = "332322120101", "332321120102", "130232320301"
 PEOPLE, STRONG, WEAK = ({s.id: int(grade) for s, grade in zip(SHEETS, own, strict=True)} for own in GRADES)
 TONE = [Criterion("tone", "Whether it is kind.")]
@@ -182,6 +179,7 @@ def test_output_as_text_html_and_frame():
         found["none", "0-3"]
 
 
+PRICES = r"price must map names of judges to \(.* output tokens\), got"
 OPTIONS = "a mapping of options, or a function from a judge to a metric"
 
 
@@ -197,15 +195,10 @@ OPTIONS = "a mapping of options, or a function from a judge to a metric"
         ({"labels": {"q0@a": {"tone": 4}}}, "the label of 'q0@a' for tone is 4, not a grade from 0 to 3"),
         ({"labels": {"q0@a": {"tone": 1.5}}}, "is 1.5, not a grade"),
         ({"price": {"x": (1, 1)}}, "price names 'x', but the judges are strong, weak"),
-        *(
-            ({"price": price}, rf"^price must map names of judges to \(.* output tokens\), got {shown}$")
-            for price, shown in (
-                ((1, 1), r"\(1, 1\)"),
-                ({"strong": 1}, "strong: 1"),
-                ({"strong": (1, 1, 0.1)}, r"strong: \(1, 1, 0.1\)"),
-                ({"strong": (-1, 1)}, r"strong: \(-1, 1\)"),
-            )
-        ),
+        ({"price": (1, 1)}, rf"^{PRICES} \(1, 1\)$"),
+        ({"price": {"strong": 1}}, f"^{PRICES} strong: 1$"),
+        ({"price": {"strong": (1, 1, 0.1)}}, rf"^{PRICES} strong: \(1, 1, 0.1\)$"),
+        ({"price": {"strong": (-1, 1)}}, rf"^{PRICES} strong: \(-1, 1\)$"),
     ],
 )
 def test_invalid_arguments_raise_before_any_call(given, told):
