@@ -96,9 +96,9 @@ def test_languages_and_lengths_are_properties():
 def tagged(prefix, metadata, tags=None, questions=None):
     """Return rows with these metadata, tags and questions, one for each."""
     count = len(metadata)
-    columns = {"question": questions or ["When?"] * count, "tags": tags or [{}] * count, "metadata": metadata}
-    fields = [dict(zip(columns, own, strict=True)) for own in zip(*columns.values(), strict=True)]
-    return [row(n, scored(1.0), id=f"{prefix}{n}", **own) for n, own in enumerate(fields)]
+    fields = zip(questions or ["When?"] * count, metadata, tags or [{}] * count, strict=True)
+    numbered = ((n, f"{prefix}{n}", *own) for n, own in enumerate(fields))
+    return [row(n, scored(1.0), id=name, question=q, metadata=m, tags=t) for n, name, q, m, t in numbered]
 
 
 def test_the_p_value_of_a_shift_is_that_of_the_hypergeometric_distribution():
