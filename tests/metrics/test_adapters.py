@@ -10,27 +10,12 @@ import pytest
 from helpers.each import each, error_of
 from helpers.offline import offline, unfaithfulness
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain, sequence
-from helpers.scripted import (
-    Scripted,
-    absent,
-    answering,
-    broken_judge,
-    human_of,
-    recording_judge,
-    scripted,
-    supported,
-    verdicts,
-)
+from helpers.scripted import absent, answering, broken_judge, human_of, recording_judge, scripted, supported, verdicts
 from helpers.servers.chat import Faults
 from langchain_core.load import dumpd, dumps
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import (
-    ConfigurableField,
-    RunnableGenerator,
-    RunnableLambda,
-    RunnablePassthrough,
-    ensure_config,
-)
+from langchain_core.runnables import ConfigurableField, RunnableGenerator, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langchain_gigachat import GigaChat
 from langchain_openai import ChatOpenAI
@@ -39,17 +24,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from openevals.exact import exact_match
 
-from langchain_rageval import (
-    BelowThreshold,
-    ConfigError,
-    Judge,
-    OfflineJudge,
-    SampleError,
-    Score,
-    evaluate,
-    faithfulness,
-    suite,
-)
+from langchain_rageval import ConfigError, Judge, OfflineJudge, SampleError, Score, evaluate, faithfulness, suite
+from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.metrics.structure import ascore_sample, score_sample
 from langchain_rageval.prompts.answer_schemas import Statements, Verdict
 from langchain_rageval.run.run import Run
@@ -58,7 +34,7 @@ metric = faithfulness(OfflineJudge())
 broken = faithfulness(broken_judge())
 
 
-def says(verdict: Verdict) -> Scripted:
+def says(verdict: Verdict) -> Any:
     """A judge who finds one statement, and always gives the same verdict on it."""
     statements, answer = Statements(statements=["a"]), verdicts(verdict)
     return answering(lambda messages: statements if '"title": "Statements"' in human_of(messages) else answer)

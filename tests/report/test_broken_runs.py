@@ -15,19 +15,11 @@ from helpers.offline import offline
 from helpers.servers.chat import ChatRequest, Embedder, Faults, Reply
 from helpers.servers.endpoints import OpenAIServer
 
-from langchain_rageval import (
-    Budget,
-    Decided,
-    RagevalError,
-    answer_correctness,
-    answer_similarity,
-    context_recall,
-    evaluate,
-    faithfulness,
-    load_judge,
-)
+from langchain_rageval import Budget, answer_correctness, answer_similarity, context_recall, evaluate, faithfulness
 from langchain_rageval.cli.main import run
-from langchain_rageval.models.loading import load_embeddings
+from langchain_rageval.errors import RagevalError
+from langchain_rageval.evaluation.until import Decided
+from langchain_rageval.models.loading import load_embeddings, load_judge
 from langchain_rageval.run.retry import RetryPolicy, is_transient
 from langchain_rageval.testing import assert_scores
 

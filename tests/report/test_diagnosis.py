@@ -10,18 +10,8 @@ from helpers.each import each
 from helpers.reports import HOSTILE, Tags, failed, row
 from helpers.scripted import answering, classification, human_of, statements, verdict, verdicts
 
-from langchain_rageval import (
-    Finding,
-    Judge,
-    Report,
-    Sample,
-    Score,
-    answer_correctness,
-    claim_metrics,
-    context_recall,
-    evaluate,
-    faithfulness,
-)
+from langchain_rageval import Judge, Report, answer_correctness, claim_metrics, context_recall, evaluate, faithfulness
+from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.report.diagnosis import REMEDIES, DiagnosedRow, Diagnosis
 

@@ -5,18 +5,11 @@ from helpers.each import each, error_of
 from helpers.reports import STATEMENT, paid, report_of, row, scored, unscored
 from langchain_core.embeddings import Embeddings
 
-from langchain_rageval import (
-    BelowThreshold,
-    HashingEmbeddings,
-    OfflineJudge,
-    Report,
-    answer_relevance,
-    answer_similarity,
-    evaluate,
-)
+from langchain_rageval import HashingEmbeddings, OfflineJudge, Report, answer_relevance, answer_similarity, evaluate
 from langchain_rageval.data.loading import ROWS
 from langchain_rageval.data.messages import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import code_of
+from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.free_checks import FreeChecks
 
 BROKEN = {

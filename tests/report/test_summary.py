@@ -8,20 +8,9 @@ from helpers.reports import LOST, STATEMENT, failed, report_of, row, scored, uns
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import (
-    ConfigError,
-    Finding,
-    OfflineJudge,
-    Report,
-    Row,
-    Sample,
-    abstention,
-    evaluate,
-    leaderboard,
-    metric,
-)
+from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
 from langchain_rageval.data.notes import code_of
-from langchain_rageval.data.schema import Failure, Usage
+from langchain_rageval.data.schema import Failure, Finding, Row, Usage
 from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import bounded_mean_interval
 

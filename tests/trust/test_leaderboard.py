@@ -15,19 +15,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.runnables.base import coerce_to_runnable
 
-from langchain_rageval import (
-    ConfigError,
-    Finding,
-    OfflineJudge,
-    Report,
-    Sample,
-    SampleError,
-    Score,
-    answer_sheets,
-    evaluate,
-    leaderboard,
-    rubric,
-)
+from langchain_rageval import Finding, OfflineJudge, Report, Sample, Score, answer_sheets, evaluate, leaderboard, rubric
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.statistics import bounded_mean_interval, paired_difference
 
 QUESTION = "Когда основан Мюнхен?"
