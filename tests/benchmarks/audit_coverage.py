@@ -85,10 +85,8 @@ def measure(size: int, audited: int, strong: int, cheap: str, runs: int = RUNS) 
     width = alone = 0.0
     for _ in range(runs):
         scores = draw(rng, size, mean)
-        guesses = CHEAP[cheap](rng, scores)
-        found = prediction_powered_mean(
-            scores[:audited].tolist(), guesses[:audited].tolist(), guesses[audited:].tolist()
-        )
+        guesses = CHEAP[cheap](rng, scores).tolist()
+        found = prediction_powered_mean(scores[:audited].tolist(), guesses[:audited], guesses[audited:])
         coverage += found.low - 1e-9 <= mean <= found.high + 1e-9
         finite += found.low - 1e-9 <= scores.mean() <= found.high + 1e-9
         width += found.high - found.low

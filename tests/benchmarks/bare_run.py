@@ -25,10 +25,9 @@ class Bare:
     """Model, embeddings and a count of failures."""
 
     def __init__(self, url: str) -> None:
-        self.model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
-        self.embeddings = OpenAIEmbeddings(
-            base_url=url, api_key="sk-test", model="e", max_retries=0, check_embedding_ctx_length=False
-        )
+        address = {"base_url": url, "api_key": "sk-test", "max_retries": 0}
+        self.model = ChatOpenAI(model="m", temperature=0, **address)
+        self.embeddings = OpenAIEmbeddings(model="e", check_embedding_ctx_length=False, **address)
         self.failed = 0
 
     def run(self, requests: list[Any]) -> dict[str, int | None]:

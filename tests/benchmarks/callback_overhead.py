@@ -121,11 +121,9 @@ def main() -> None:
             base, cpu_base = statistics.median(walls["without"]), statistics.median(cpus["without"])
             print(f"{door}, 5 chunks of {characters:,} characters, {calls} calls each, taking turns; milliseconds")
             for name in VARIANTS:
-                median, last = statistics.median(walls[name]), statistics.quantiles(walls[name], n=100)[98]
+                median, p99 = statistics.median(walls[name]), statistics.quantiles(walls[name], n=100)[98]
                 cpu = statistics.median(cpus[name]) - cpu_base
-                print(
-                    f"  {name:22} median {median:8.3f}  p99 {last:8.3f}  added {median - base:+7.3f}  CPU {cpu:+7.3f}"
-                )
+                print(f"  {name:22} median {median:8.3f}  p99 {p99:8.3f}  added {median - base:+7.3f}  CPU {cpu:+7.3f}")
 
 
 if __name__ == "__main__":

@@ -103,13 +103,8 @@ def shares(runs: int) -> dict[str, tuple[int, int]]:
     red: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for seed, setting in enumerate(islice(settings(), runs)):
-        names = (
-            "all",
-            setting.kind,
-            f"n = {setting.size}",
-            f"{setting.metrics} metrics",
-            f"{setting.failures:.0%} failed",
-        )
+        sizes = (f"n = {setting.size}", f"{setting.metrics} metrics", f"{setting.failures:.0%} failed")
+        names = ("all", setting.kind, *sizes)
         count.update(names)
         if not is_green(setting, seed):
             red.update(names)

@@ -32,13 +32,12 @@ LOOP = asyncio.Runner()  # a single loop: ChatOpenAI objects share one async cli
 
 def metrics(url: str) -> list[Metric]:
     """Return one metric or six with a new judge."""
-    model = ChatOpenAI(base_url=url, api_key="sk-test", model="m", max_retries=0, temperature=0)
+    address = {"base_url": url, "api_key": "sk-test", "max_retries": 0}
+    model = ChatOpenAI(model="m", temperature=0, **address)
     judge = Judge(model, **({"layout": OPTIONS["layout"]} if OPTIONS["layout"] else {}))
     if OPTIONS["metrics"] == "one":
         return [faithfulness(judge)]
-    embeddings = OpenAIEmbeddings(
-        base_url=url, api_key="sk-test", model="e", max_retries=0, check_embedding_ctx_length=False
-    )
+    embeddings = OpenAIEmbeddings(model="e", check_embedding_ctx_length=False, **address)
     return [
         faithfulness(judge),
         answer_relevance(judge, embeddings),

@@ -253,9 +253,7 @@ def faithbench(folder: Path) -> tuple[list[Sample], dict[str, list[float]], dict
     }
     judged["word overlap"] = {}
     for name in systems:
-        answers = [
-            sample.model_copy(update={"answer": by_source[sample.contexts[0]][name]["summary"]}) for sample in samples
-        ]
+        answers = [one.model_copy(update={"answer": by_source[one.contexts[0]][name]["summary"]}) for one in samples]
         judged["word overlap"][name] = [value or 0.0 for value in by_judge(answers)]
     jury = ("GPT-4o", "GPT-4-turbo", "TrueTeacher")
     judged["jury of GPT-4o, GPT-4-turbo, TrueTeacher"] = {

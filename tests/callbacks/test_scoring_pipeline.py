@@ -493,11 +493,9 @@ config = {"callbacks": [callback]}
 """
 
 
-def run(script, folder, **options):
+def run(script, folder):
     source = textwrap.dedent(SCRIPT) + textwrap.dedent(script)
-    return subprocess.run(
-        [sys.executable, "-c", source, str(folder)], capture_output=True, text=True, timeout=120, **options
-    )
+    return subprocess.run([sys.executable, "-c", source, str(folder)], capture_output=True, text=True, timeout=120)
 
 
 def lines(folder):

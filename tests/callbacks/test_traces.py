@@ -100,9 +100,7 @@ class LangfuseServer(Loopback):
     def __init__(self):
         super().__init__()
         self.routes["/api/public/otel/v1/traces"] = accept
-        self.routes["/api/public/scores"] = lambda received: Response.json(
-            [{"id": one["id"]} for one in listed(received.body)]
-        )
+        self.routes["/api/public/scores"] = lambda sent: Response.json([{"id": one["id"]} for one in listed(sent.body)])
         self.routes["/api/public/ingestion"] = lambda received: Response.json({"successes": [], "errors": []}, 207)
 
     @property

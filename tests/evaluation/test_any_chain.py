@@ -89,9 +89,7 @@ def test_contexts_that_the_chain_returns_replace_those_that_it_retrieved_and_hav
     reranked = ask(chain | RunnablePassthrough.assign(answer=lambda _: ANSWER))
     assert (reranked.contexts, reranked.context_ids) == (CONTEXTS[1:], ["m2"])
     assert reranked.metadata["context_sources"] == SOURCES[1:]
-    texts = ask(
-        RunnableLambda(lambda question: {"answer": ANSWER, "contexts": CONTEXTS[::-1], "x": SEARCH.invoke("?")})
-    )
+    texts = ask(RunnableLambda(lambda _: {"answer": ANSWER, "contexts": CONTEXTS[::-1], "x": SEARCH.invoke("?")}))
     assert (texts.contexts, texts.context_ids) == (CONTEXTS[::-1], ["m2", "m1"])
 
 

@@ -186,14 +186,10 @@ def test_a_metric_that_compared_chunks_with_several_texts_is_noted(caplog):
     counts = [Note("against-reference", count=3), Note("against-answer", count=1)]
     mixed = ("reference", "answer", "reference", "reference")
     assert noted(compared_with(*mixed)) == [Note("mixed-measures", metric="m", counts=counts)]
-    for rows in (
-        compared_with("answer", "answer"),
-        compared_with("answer", "unknown"),
-        compared_with(*mixed, kind="statement"),
-        compared_with(*mixed, about="other"),
-        compared_with(*mixed, last=False),
-    ):
-        assert noted(rows) == []
+    for texts in (("answer", "answer"), ("answer", "unknown")):
+        assert noted(compared_with(*texts)) == []
+    for other in ({"kind": "statement"}, {"about": "other"}, {"last": False}):
+        assert noted(compared_with(*mixed, **other)) == []
 
 
 # Ids that never meet are refused; a generated set is scored whatever the splitter of the retriever

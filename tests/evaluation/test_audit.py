@@ -278,13 +278,8 @@ def test_every_judge_of_every_metric_is_replaced_also_juries_and_verifiers():
         for n in range(4)
     ]
     cheap = Judge(OfflineJudge(), language="en")
-    metrics = [
-        faithfulness(cheap, verifier=Entails()),
-        rubric(jury([cheap, cheap, cheap])),
-        answer_relevance(cheap, HashingEmbeddings()),
-        context_precision(cheap),
-        claim_metrics(cheap),
-    ]
+    metrics = [faithfulness(cheap, verifier=Entails()), rubric(jury([cheap] * 3)), context_precision(cheap)]
+    metrics += [answer_relevance(cheap, HashingEmbeddings()), claim_metrics(cheap)]
     strong = Judge(OfflineJudge(), language="en", max_statements=7)
     report = evaluate(items, metrics, audit=Audit(strong, share=0.5), progress=False)
     assert set(report.audit) == set(report.summary())
@@ -301,9 +296,8 @@ def test_a_budget_leaves_out_scores_of_the_audit_and_says_so():
     assert left_out > 0
     assert len(report.left_out) == 40 - len(own)
     missing = 20 - len(strong)
-    assert not missing or (
-        f"Scores left out of the audit: {missing}; the budget or the judge ended first." in report.notes
-    )
+    note = f"Scores left out of the audit: {missing}; the budget or the judge ended first."
+    assert not missing or note in report.notes
 
 
 def test_a_run_that_stops_early_decides_the_strong_judges_mean():
@@ -525,15 +519,16 @@ def test_a_judge_without_a_model_is_never_asked(judge):
     assert report.canaries is None
 
 
-@pytest.mark.parametrize(
-    ("words", "asked"), [([], 0), (["--fail-under", "faithfulness=0.5"], 8), (["--no-canaries"], 0)]
-)
+GATE = ["--fail-under", "faithfulness=0.5"]
+
+
+@pytest.mark.parametrize(("words", "asked"), [([], 0), (GATE, 8), (["--no-canaries"], 0)])
 def test_the_command_line_asks_with_a_gate(words, asked, openai_server, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     server = openai_server(offline)
     path, out = tmp_path / "samples.jsonl", tmp_path / "out.jsonl"
     path.write_text("".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in SAMPLES), encoding="utf-8")
-    gates = ["--fail-under", "faithfulness=0.5"] if words == ["--no-canaries"] else []
+    gates = GATE if words == ["--no-canaries"] else []
     judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1"]
     assert run([str(word) for word in ("evaluate", path, *judge, *gates, *words, "--quiet", "--out", out)]) == 0
     report = Report.load(out)

@@ -75,9 +75,9 @@ def batched(server, metrics=None, samples=RICH, **options):
     return evaluate(samples, metrics, progress=False, batch=FAST, **options)
 
 
-def test_three_waves_give_the_scores_of_a_live_run(live):
+def test_three_waves_give_the_scores_of_a_live_run_and_the_money_of_the_charged_replies(live):
     with BatchServer(offline, polls=3) as server:
-        report = batched(server)
+        report = batched(server, price={"m": (10.0, 20.0)})
     assert comparable(report) == comparable(live)
     assert report.usage.calls == live.usage.calls == server.calls
     assert report.notes[1:] == [
@@ -85,14 +85,9 @@ def test_three_waves_give_the_scores_of_a_live_run(live):
         "The run had no journal: had it ended early, its batches would have been paid for again.",
     ]
     assert max(server.answered.values()) == 1
-
-
-def test_the_money_is_that_of_the_charged_replies():
-    with BatchServer(offline, polls=1) as server:
-        report = batched(server, price={"m": (10.0, 20.0)})
     usage = report.usage
     assert usage.money == pytest.approx((usage.input_tokens * 10 + usage.output_tokens * 20) / 1e6)
-    assert not [note for note in report.notes if "money" in note]
+    assert "money" not in report.notes[0]
 
 
 @pytest.mark.parametrize("outcome", ["expired", *(pytest.param(n, marks=pytest.mark.gate) for n in ("failed", "lost"))])

@@ -47,13 +47,8 @@ class Ended(BaseException):
     """An error that no `except Exception` catches."""
 
 
-ERRORS = [
-    Ended("enough"),
-    GeneratorExit("enough"),
-    SystemExit("enough"),
-    BaseExceptionGroup("enough", [Ended("one")]),
-    pytest.fail.Exception("enough"),
-]
+ERRORS = [kind("enough") for kind in (Ended, GeneratorExit, SystemExit, pytest.fail.Exception)]
+ERRORS += [BaseExceptionGroup("enough", [Ended("one")])]
 every_error = each("error", ERRORS, ids=[type(error).__name__ for error in ERRORS])
 
 

@@ -201,9 +201,7 @@ class TestOneFault:
         assert (len(pauses.seconds), len(finished)) == (1, 4)
 
     @crossed("scores_of")
-    async def test_others_do_not_wait_until_the_first_call_of_all_was_tried_again(
-        self, endpoint, scores_of, monkeypatch
-    ):
+    async def test_others_do_not_wait_until_the_first_call_was_tried_again(self, endpoint, scores_of, monkeypatch):
         server, finished = endpoint.server(offline, faults=Faults.script(["429"])), []
         pauses = Pauses(monkeypatch, over=lambda: len(finished) == 3)
         samples, metric = rag_samples(4), faithfulness(endpoint.model(server))
@@ -486,10 +484,8 @@ TWO_LOOPS = """
 def test_a_notebook_with_the_clients_that_langchain_shares(openai_server, story):
     server = openai_server(reply, latency=0.01)
     script = textwrap.dedent(NOTEBOOK.format(url=server.url + "/v1")) + textwrap.dedent(story)
-    samples = "[" + ",".join(sample.model_dump_json() for sample in rag_samples(COUNT)) + "]"
-    done = subprocess.run(
-        [sys.executable, "-c", script], input=samples, capture_output=True, text=True, timeout=PATIENCE
-    )
+    given = "[" + ",".join(sample.model_dump_json() for sample in rag_samples(COUNT)) + "]"
+    done = subprocess.run([sys.executable, "-c", script], input=given, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert set(done.stdout.splitlines()) == {f"{COUNT} rows, 0 failures"}
 

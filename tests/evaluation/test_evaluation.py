@@ -432,10 +432,8 @@ async def test_two_questions_of_one_id_are_refused_from_any_source(rows_of, tmp_
     place = "a.jsonl, line 2" if source == "file" else "row 2 (index 1), question 'Really?'"
     with pytest.raises(SampleError) as caught:
         await rows_of(given, metric)
-    assert str(caught.value) == (
-        f"{place}: two different samples have the id 'a'; give each its own, or leave the ids out"
-    )
-    assert caught.value.field == "id"
+    message = f"{place}: two different samples have the id 'a'; give each its own, or leave the ids out"
+    assert (str(caught.value), caught.value.field) == (message, "id")
 
 
 @each("shape", [list, iter])
@@ -575,13 +573,11 @@ async def test_wrapped_metrics_keep_their_name_and_their_failures(rows_of):
         if flaky["calls"] == 1:
             raise Lost("once")
 
-    retried = faithfulness(Judged(before), name="retried").with_retry(
-        stop_after_attempt=2, wait_exponential_jitter=False
-    )
+    twice = {"stop_after_attempt": 2, "wait_exponential_jitter": False}
+    retried = faithfulness(Judged(before), name="retried").with_retry(**twice)
     tagged = faithfulness(OfflineJudge(), name="tagged").with_config(tags=["mine"])
-    instead = faithfulness(broken_judge(), name="instead").with_fallbacks(
-        [faithfulness(OfflineJudge(), name="instead")]
-    )
+    other = faithfulness(OfflineJudge(), name="instead")
+    instead = faithfulness(broken_judge(), name="instead").with_fallbacks([other])
     lost = faithfulness(broken_judge(), name="lost").with_retry(stop_after_attempt=1)
     (row,) = await rows_of([SAMPLE], [retried, tagged, instead, lost], retry=ONCE)
     values = {name: score.value for name, score in row.scores.items()}

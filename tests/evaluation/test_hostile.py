@@ -298,12 +298,9 @@ SECRET = "sk-very-secret-0123456789"
 @pytest.mark.parametrize(
     ("endpoint", "fault"),
     [
-        ("openai", "unauthorized"),
-        ("gigachat", "reply"),
-        pytest.param("gigachat", "500", marks=pytest.mark.gate),
-        pytest.param("gigachat", "unauthorized", marks=pytest.mark.gate),
-        pytest.param("openai", "500", marks=pytest.mark.gate),
-        pytest.param("openai", "reply", marks=pytest.mark.gate),
+        *(("openai", "unauthorized"), ("gigachat", "reply")),
+        *(pytest.param("gigachat", fault, marks=pytest.mark.gate) for fault in ("500", "unauthorized")),
+        *(pytest.param("openai", fault, marks=pytest.mark.gate) for fault in ("500", "reply")),
     ],
     indirect=["endpoint"],
 )

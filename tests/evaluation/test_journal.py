@@ -84,13 +84,8 @@ def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
 
 def test_another_configuration_is_never_mixed_in(journal):
     judge = recording_judge()
-    configurations = [
-        faithfulness(judge),
-        faithfulness(Judge(judge, draws=3)),
-        faithfulness(Judge(judge, language="ru")),
-        faithfulness(judge, name="mine"),
-        context_relevance(judge),
-    ]
+    judges = (judge, Judge(judge, draws=3), Judge(judge, language="ru"))
+    configurations = [*map(faithfulness, judges), faithfulness(judge, name="mine"), context_relevance(judge)]
     asked = []
     for metric in configurations * 2:
         before = len(judge.asked)

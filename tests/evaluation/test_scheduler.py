@@ -111,9 +111,7 @@ def test_an_item_that_is_no_sample_is_kept_as_a_text_of_bounded_length(item):
 
 @each("door", ["tasks", "atasks"])
 @each(("slots", "samples", "waiting"), [(1, 1, 1), (1, 2, 1), (2, 2, 2), (2, 3, 2), (3, 6, 3), (4, 6, 4)])
-async def test_samples_that_can_be_in_progress_together_at_the_end_start_with_the_longest_metric(
-    door, slots, samples, waiting
-):
+async def test_samples_in_progress_together_at_the_end_start_with_the_longest_metric(door, slots, samples, waiting):
     """Two workers for each slot, and two tasks for each sample; the longest metric has two steps in a row."""
     order = await taken(tasks(slots=slots), door, SAMPLES[:samples])
     early = [(index, number) for index in range(samples - waiting) for number in (0, 1)]

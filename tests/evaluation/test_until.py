@@ -38,9 +38,7 @@ random.Random(0).shuffle(VALUES)
 
 
 def samples(values=VALUES):
-    return [
-        Sample(id=f"s{number}", question=f"Вопрос {number}?", answer=f"{value}") for number, value in enumerate(values)
-    ]
+    return [Sample(id=f"s{n}", question=f"Вопрос {n}?", answer=f"{value}") for n, value in enumerate(values)]
 
 
 @metric(reads={"answer"}, aspect="style")

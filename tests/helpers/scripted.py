@@ -108,16 +108,14 @@ def classification(
 
 def grades(useful: Mapping[int, bool]) -> schemas.ContextVerdicts:
     """Return a reply of grade_contexts."""
-    return schemas.ContextVerdicts(
-        verdicts=[schemas.ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()]
-    )
+    found = [schemas.ContextVerdict(context=n, reason=f"r{n}", useful=u) for n, u in useful.items()]
+    return schemas.ContextVerdicts(verdicts=found)
 
 
 def relevance(given: Mapping[int, int]) -> schemas.RelevanceGrades:
     """Return a reply of grade_relevance."""
-    return schemas.RelevanceGrades(
-        grades=[schemas.RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()]
-    )
+    found = [schemas.RelevanceGrade(context=n, reason=f"r{n}", grade=g) for n, g in given.items()]
+    return schemas.RelevanceGrades(grades=found)
 
 
 def needed(*numbers: str, reason: str = "because") -> schemas.NeededSentences:
@@ -142,9 +140,8 @@ def entities(*texts: str) -> schemas.Entities:
 
 def found_in(evidence: Mapping[int, Sequence[str]]) -> schemas.FoundEntities:
     """Return a reply of find_entities, from the number of each found entity to its citations."""
-    return schemas.FoundEntities(
-        found=[schemas.FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()]
-    )
+    found = [schemas.FoundEntity(entity=n, evidence=list(cited)) for n, cited in evidence.items()]
+    return schemas.FoundEntities(found=found)
 
 
 def abstains(yes: bool, reason: str = "because") -> schemas.Abstention:
@@ -159,11 +156,9 @@ def answerable(yes: bool, reason: str = "because") -> schemas.Answerable:
 
 def graded(**given: int) -> schemas.RubricGrades:
     """Return a reply of grade_rubric, from criterion to grade; "_" in a name stands for a space."""
-    return schemas.RubricGrades(
-        grades=[
-            schemas.RubricGrade(criterion=n.replace("_", " "), reason=f"{n} {g}", grade=g) for n, g in given.items()
-        ]
-    )
+    names = {name: name.replace("_", " ") for name in given}
+    found = [schemas.RubricGrade(criterion=names[n], reason=f"{n} {g}", grade=g) for n, g in given.items()]
+    return schemas.RubricGrades(grades=found)
 
 
 def token(text: str | bytes, others: Mapping[str, float] | None = None) -> Any:
@@ -200,23 +195,20 @@ def turn_facts(**lists: Sequence[tuple[int, str]]) -> schemas.TurnFacts:
 
 def contradictions(*numbers: tuple[int, int], reason: str = "r") -> schemas.Contradictions:
     """Return a reply of find_contradictions, from pairs of statements."""
-    return schemas.Contradictions(
-        contradictions=[schemas.Contradiction(reason=reason, first=a, second=b) for a, b in numbers]
-    )
+    pairs = [schemas.Contradiction(reason=reason, first=a, second=b) for a, b in numbers]
+    return schemas.Contradictions(contradictions=pairs)
 
 
 def fact_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> schemas.FactVerdicts:
     """Return a reply of check_user_facts, from number, verdict and turns of each fact."""
-    return schemas.FactVerdicts(
-        verdicts=[schemas.FactVerdict(fact=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
-    )
+    found = [schemas.FactVerdict(fact=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
+    return schemas.FactVerdicts(verdicts=found)
 
 
 def need_verdicts(*given: tuple[int, Any, Sequence[int]], reason: str = "r") -> schemas.NeedVerdicts:
     """Return a reply of check_needs, from number, verdict and turns of each need."""
-    return schemas.NeedVerdicts(
-        verdicts=[schemas.NeedVerdict(need=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
-    )
+    found = [schemas.NeedVerdict(need=n, reason=reason, verdict=v, turns=[*t]) for n, v, t in given]
+    return schemas.NeedVerdicts(verdicts=found)
 
 
 class Vectors(Embeddings):

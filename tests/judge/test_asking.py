@@ -97,9 +97,7 @@ RUSSIAN = {"question": "Как застраховать баню?", "text": "А.
         ("start" + "x" * 100_000 + "end", STATE, None, WRONG),
     ],
 )
-def test_a_reply_that_cannot_be_read_is_sent_back_as_clients_accept_it_with_what_was_wrong(
-    reply, state, quoted, problem
-):
+def test_an_unreadable_reply_is_sent_back_as_clients_accept_it_with_what_was_wrong(reply, state, quoted, problem):
     judge = scripted(reply, GOOD)
     assert asked(judge, state) == GOOD
     first, second = judge.asked
@@ -382,9 +380,7 @@ OPEN, SOME, MUSED = '{"statements": ["A."', cut('{"statements": ["A."'), cut("<t
         *((["no", reply], True, outcome, 2) for reply, outcome in ((GOOD, None), ("no", JudgeOutputError))),
     ],
 )
-def test_a_question_that_can_be_divided_is_not_repeated_after_a_reply_that_is_cut_off(
-    replies, is_divisible, outcome, calls
-):
+def test_a_divisible_question_is_not_repeated_after_a_reply_that_is_cut_off(replies, is_divisible, outcome, calls):
     prompts, model = PromptSet.default("en"), scripted(*replies)
     prompt, schema = prompts.get("extract_statements"), strict_schema(Statements)
     request = RequestContent("extract_statements", prompts, prompt, STATE, None, schema)

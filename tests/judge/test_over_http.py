@@ -128,9 +128,7 @@ class TestEveryMetric:
 
 class TestAuto:
     @pytest.mark.parametrize("door", ["evaluate", "aevaluate", "suite.batch", "suite.abatch"])
-    async def test_sixteen_first_calls_wait_for_what_the_first_one_finds(
-        self, openai_server, chat_openai, door, caplog
-    ):
+    async def test_sixteen_calls_wait_for_what_the_first_one_finds(self, openai_server, chat_openai, door, caplog):
         server = openai_server(offline, rungs=set(MODES) - {"json_schema"}, latency=0.03)
         samples = rag_samples(16)
         scores = await scores_by(door, samples, [faithfulness(chat_openai(server))])
@@ -166,10 +164,8 @@ class TestTemplates:
     @pytest.mark.parametrize("refuse_system", [False, True])
     @pytest.mark.parametrize("mode", MODES)
     def test_a_reask_alternates_between_user_and_assistant(self, endpoint, mode, refuse_system):
-        faults = [None, "malformed"] if refuse_system else ["malformed"]
-        server = endpoint.server(
-            offline, one_user_message=True, refuse_system=refuse_system, faults=Faults.script(faults)
-        )
+        faults = Faults.script([None, "malformed"] if refuse_system else ["malformed"])
+        server = endpoint.server(offline, one_user_message=True, refuse_system=refuse_system, faults=faults)
         (sample,) = rag_samples(1)
         assert says_the_same(faithfulness(Judge(endpoint.model(server), mode=mode)).invoke(sample), sample)
         head = [] if refuse_system else ["system"]
@@ -196,10 +192,9 @@ class TestOwnOptions:
     async def test_behind_retries_and_fallbacks(self, openai_server, chat_openai, mode):
         dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
         server = openai_server(offline)
-        model = chat_openai(dead, extra_body=THINKING_OFF).with_retry(
-            stop_after_attempt=2, wait_exponential_jitter=False
-        )
-        model = model.with_fallbacks([chat_openai(server, extra_body=THINKING_OFF, temperature=0.3)])
+        twice = {"stop_after_attempt": 2, "wait_exponential_jitter": False}
+        other = chat_openai(server, extra_body=THINKING_OFF, temperature=0.3)
+        model = chat_openai(dead, extra_body=THINKING_OFF).with_retry(**twice).with_fallbacks([other])
         await self.check(server, model, mode, {**THINKING_OFF, "temperature": 0.3})
         assert dead.calls == 2 * server.calls
 
@@ -207,9 +202,8 @@ class TestOwnOptions:
     async def test_fallbacks_keep_what_is_their_own(self, openai_server, chat_openai, mode):
         dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
         server = openai_server(offline)
-        model = chat_openai(dead, extra_body={"top_k": 1}).with_fallbacks(
-            [chat_openai(server, extra_body=THINKING_OFF)]
-        )
+        other = chat_openai(server, extra_body=THINKING_OFF)
+        model = chat_openai(dead, extra_body={"top_k": 1}).with_fallbacks([other])
         await self.check(server, model, mode, THINKING_OFF)
         assert all(body["top_k"] == 1 for body in bodies(dead))
         assert not any("top_k" in body for body in bodies(server))

@@ -251,9 +251,7 @@ THOUGHTS_ONLY, CUT_OFF, EMPTY = True, False, "this is not JSON"
         ),
     ],
 )
-def test_a_reply_of_thoughts_only_is_distinguished_from_a_short_and_from_a_cut_off_one(
-    text, stop, reasoning, output, expected
-):
+def test_a_reply_of_thoughts_only_differs_from_a_short_and_a_cut_off_one(text, stop, reasoning, output, expected):
     message = AIMessage(text, response_metadata={"finish_reason": stop}, usage_metadata=usage(reasoning, output))
     if expected is WANTED:
         assert PARSER.read_message(message) == WANTED

@@ -143,6 +143,9 @@ def test_a_meter_takes_over_all_counts_of_another():
 SAMPLES = [town(n) for n in range(4)]
 
 
+PER_CALL = (600 * 10 + 400 * 1 + 100 * 20) / 1e6  # of `Metered`, with the prices (10.0, 20.0, 1.0)
+
+
 class Metered(BaseChatModel):
     """The offline judge with a name and with 1,000 input tokens, 400 of them cached, and 100 output tokens a call."""
 
@@ -168,11 +171,9 @@ def run(price, model=None, **options):
 
 def test_a_report_has_the_money_of_each_metric_and_of_all():
     report = run({"m": (10.0, 20.0, 1.0)})
-    per_call = (600 * 10 + 400 * 1 + 100 * 20) / 1e6
-    summary = report.summary()
-    for metric in summary.values():
-        assert metric.money == pytest.approx(per_call * metric.calls)
-    assert report.usage.money == pytest.approx(per_call * report.usage.calls)
+    for metric in report.summary().values():
+        assert metric.money == pytest.approx(PER_CALL * metric.calls)
+    assert report.usage.money == pytest.approx(PER_CALL * report.usage.calls)
     assert report.usage.calls == 16
     assert "0.0672 money" in repr(report)
     assert "<th>money</th>" in report._repr_html_().replace(' scope="col"', "")
@@ -219,12 +220,11 @@ def generator(price, **options):
 
 def test_a_test_set_has_the_money_of_each_step(tmp_path):
     testset = generator({"m": (10.0, 20.0, 1.0)}, journal=tmp_path / "j.db").generate(documents(9), size=2)
-    per_call = (600 * 10 + 400 * 1 + 100 * 20) / 1e6
     assert testset.usage.calls > 0
-    assert testset.usage.money == pytest.approx(per_call * testset.usage.calls)
+    assert testset.usage.money == pytest.approx(PER_CALL * testset.usage.calls)
     for usage in testset.usage_by_step.values():
-        assert usage.money == pytest.approx(per_call * usage.calls)
-    money = f"{per_call * testset.usage.calls:.4f} money"
+        assert usage.money == pytest.approx(PER_CALL * usage.calls)
+    money = f"{PER_CALL * testset.usage.calls:.4f} money"
     assert money in repr(testset)
     assert money in testset._repr_html_()
     testset.to_jsonl(tmp_path / "t.jsonl")

@@ -79,9 +79,8 @@ def test_retry_after_is_respected_up_to_the_maximum_wait_and_without_it_waits_gr
 
 def test_langchains_rate_limit_error_is_a_rate_limit_and_other_errors_are_not():
     assert is_rate_limited(ModelRateLimitError("slow down"))
-    assert not any(
-        map(is_rate_limited, (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429")))
-    )
+    others = (TimeoutError(), ModelTimeoutError("late"), REFUSED_CONNECTION, ValueError("429"))
+    assert not any(map(is_rate_limited, others))
 
 
 @each(

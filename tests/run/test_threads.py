@@ -108,9 +108,7 @@ def test_an_idle_thread_ends_by_itself_and_later_jobs_get_a_new_one(monkeypatch)
 def test_no_job_is_lost_while_threads_retire(monkeypatch, jobs):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.0)
     threads = DaemonThreads()
-    assert [threads.submit(lambda number=number: number).result(PATIENCE) for number in range(jobs)] == list(
-        range(jobs)
-    )
+    assert [threads.submit(lambda n=n: n).result(PATIENCE) for n in range(jobs)] == [*range(jobs)]
 
 
 def test_an_idle_thread_keeps_nothing_of_its_last_job_alive(monkeypatch):

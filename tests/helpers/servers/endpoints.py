@@ -56,9 +56,7 @@ class OpenAIServer(ChatServer):
 
     def embedding(self, body: dict[str, Any], texts: list[str], vectors: Vectors) -> dict[str, Any]:
         encode = _base64 if body.get("encoding_format") == "base64" else list
-        data = [
-            {"object": "embedding", "index": index, "embedding": encode(vector)} for index, vector in enumerate(vectors)
-        ]
+        data = [{"object": "embedding", "index": n, "embedding": encode(vector)} for n, vector in enumerate(vectors)]
         tokens = sum(map(len, texts)) // 4
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": body["model"], "usage": usage}

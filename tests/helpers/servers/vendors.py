@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from helpers.servers.loopback import Loopback, Received, Refused, Response
@@ -27,13 +26,8 @@ class VendorServer(Loopback):
         super().__init__()
         self.refused_rungs = refused
         self.rungs: list[str] = []
-        self.dialects: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "/chat/completions": self.openai,
-            "/responses": self.responses,
-            "/messages": self.anthropic,
-            "/api/chat": self.ollama,
-            "enerateContent": self.gemini,
-        }
+        self.dialects = {"/chat/completions": self.openai, "/responses": self.responses, "/messages": self.anthropic}
+        self.dialects |= {"/api/chat": self.ollama, "enerateContent": self.gemini}
 
     def respond(self, received: Received) -> Response:
         path = received.path.partition("?")[0]

@@ -1,5 +1,7 @@
-"""Tests of the servers with real clients, and of what the clients observe for each fault."""
+"""Tests of the helpers: rules over lists of cases, and the model servers."""
 
+import asyncio
+import inspect
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +14,50 @@ from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.prefix_cache import PrefixCache
 from helpers.waiting import PATIENCE, until
 from langchain_openai import ChatOpenAI
+
+# Rules over lists of cases
+
+
+def test_every_case_that_fails_is_named():
+    @each("number", [1, 2, 3, 4])
+    def is_odd(number):
+        assert number % 2, "even"
+
+    with pytest.raises(AssertionError, match=r"(?s)^2 of 4 cases failed\n2: AssertionError: even.*\n4: ") as failure:
+        is_odd()
+    assert isinstance(failure.value.__cause__, AssertionError)
+
+
+def test_pairs_ids_fixtures_and_methods_work_in_an_async_test():
+    seen = []
+
+    class Cases:
+        @each("letter, place", [("a", 0), ("b", 1)], ids=["first", "second"])
+        @each("door", ["sync", "async"])
+        async def run(self, fixture, letter, place, door):
+            seen.append((fixture, letter, place, door))
+            if (letter, door) == ("b", "async"):
+                pytest.fail("closed")
+
+    assert list(inspect.signature(Cases.run).parameters) == ["self", "fixture"]
+    with pytest.raises(AssertionError, match=r"(?s)second: AssertionError: 1 of 2 cases failed\nasync: Failed: closed"):
+        asyncio.run(Cases().run(fixture="f"))
+    assert seen == [("f", *case) for case in (("a", 0, "sync"), ("a", 0, "async"), ("b", 1, "sync"), ("b", 1, "async"))]
+
+
+def test_a_skip_ends_the_test_and_no_case_is_an_error():
+    @each("case", ["absent", "never"])
+    def skipped(case):
+        pytest.skip(case)
+
+    with pytest.raises(pytest.skip.Exception, match="absent"):
+        skipped()
+    with pytest.raises(AssertionError, match="no case for name"):
+        each("name", [])
+
+
+# Model servers
+
 
 QUESTION = [("system", "be brief"), ("human", "who?")]
 
@@ -79,31 +125,21 @@ PAIRS = [digit * 2 * BLOCK for digit in "1234"]
 LONG = "".join(f"{number:04}" for number in range(1, 101))  # 100 tokens: six full blocks, and four tokens
 
 
-@each(
-    "blocks, prompts, served",
-    [
-        (100, [LONG], [0]),
-        (100, [LONG, LONG], [0, 96]),
-        (100, [LONG, "xxxx" + LONG[4:]], [0, 0]),
-        (100, [LONG[: 2 * BLOCK + 20] + "a" * 200, LONG[: 2 * BLOCK + 20] + "b" * 200], [0, 32]),
-        (100, ["a" * BLOCK + LONG, "b" * BLOCK + LONG], [0, 0]),
-        (100, ["a" * (BLOCK - 1)] * 2, [0, 0]),
-        (6, [*PAIRS[:3], PAIRS[0], PAIRS[3], PAIRS[0], PAIRS[2], PAIRS[1]], [0, 0, 0, 32, 0, 32, 32, 0]),
-        (6, [LONG, "x" * 2 * BLOCK, LONG], [0, 0, 4 * 16]),
-        (2, [LONG, LONG], [0, 32]),
-    ],
-    ids=[
-        "a new prompt",
-        "the same prompt: all full blocks",
-        "another first token",
-        "a shared head: up to its last full block",
-        "equal blocks after different heads",
-        "shorter than a block",
-        "the blocks longest unused are evicted first",
-        "the end of a prompt is evicted before its head",
-        "a prompt larger than the cache keeps its head",
-    ],
-)
+EVICTED = [*PAIRS[:3], PAIRS[0], PAIRS[3], PAIRS[0], PAIRS[2], PAIRS[1]]
+CACHED = {  # number of blocks, prompts, and tokens of each that are served
+    "a new prompt": (100, [LONG], [0]),
+    "the same prompt: all full blocks": (100, [LONG, LONG], [0, 96]),
+    "another first token": (100, [LONG, "xxxx" + LONG[4:]], [0, 0]),
+    "a shared head: up to its last full block": (100, [LONG[: 2 * BLOCK + 20] + end * 200 for end in "ab"], [0, 32]),
+    "equal blocks after different heads": (100, ["a" * BLOCK + LONG, "b" * BLOCK + LONG], [0, 0]),
+    "shorter than a block": (100, ["a" * (BLOCK - 1)] * 2, [0, 0]),
+    "the blocks longest unused are evicted first": (6, EVICTED, [0, 0, 0, 32, 0, 32, 32, 0]),
+    "the end of a prompt is evicted before its head": (6, [LONG, "x" * 2 * BLOCK, LONG], [0, 0, 4 * 16]),
+    "a prompt larger than the cache keeps its head": (2, [LONG, LONG], [0, 32]),
+}
+
+
+@each("blocks, prompts, served", CACHED.values(), ids=CACHED)
 def test_shared_full_blocks_at_the_start_of_a_prompt_are_served(blocks, prompts, served):
     cache = PrefixCache(blocks)
     assert [cache.read(prompt).served for prompt in prompts] == served
