@@ -184,7 +184,9 @@ RERANKERS = {
     "a graph that hides its state": graph,
     "a compressor": lambda rerank: rag(search=SEARCH | RunnableLambda(rerank)),
     "a function around everything": lambda rerank: RunnableLambda(
-        lambda asked: (PROMPT | Model()).invoke({"context": joined(rerank(SEARCH.invoke(asked))), "question": asked})
+        lambda question: (PROMPT | Model()).invoke(
+            {"context": joined(rerank(SEARCH.invoke(question))), "question": question}
+        )
     ),
     "a chain that returns what it found": lambda rerank: RunnableParallel(
         {"answer": rag(rerank), "source_documents": SEARCH}
