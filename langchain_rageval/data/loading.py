@@ -30,7 +30,8 @@ _ABOUT_CHUNK = re.compile(
     "rank|score|chunk|doc|source|page|title|position|distance|similarity|url|file|ранг|стр|источник"
 )
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+(e[-+]?\d+)?", re.IGNORECASE)
-_NUMBERED = re.compile(r"(.+)-[1-9][0-9]*", re.DOTALL)
+REPEAT_NUMBER = re.compile(r"(?<=.)-[1-9][0-9]*\Z", re.DOTALL)
+"""Number at the end of an id that may mark a repeat, as in "q1-2"."""
 
 
 class DuplicateIdError(SampleError):
@@ -142,8 +143,7 @@ def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
             samples with one id.
     """
     known = set(samples)
-    matched = ((name, question, _NUMBERED.fullmatch(name)) for name, question in samples)
-    return [match[1] if match and (match[1], question) in known else name for name, question, match in matched]
+    return [base if ((base := REPEAT_NUMBER.sub("", name)), question) in known else name for name, question in samples]
 
 
 Fields = Mapping[str, str]

@@ -461,10 +461,10 @@ def _state(file: IO[bytes]) -> State:
     return status.st_size, status.st_mtime_ns
 
 
-def _ordered(indexes: array[int], offsets: array[int]) -> list[int]:
+def _ordered(indexes: array[int], offsets: array[int]) -> array[int]:
     """Return the offsets of the rows in the order of their indexes; for a repeated index, the last offset."""
-    distinct, places = np.unique(np.asarray(indexes)[::-1], return_index=True)
-    return [int(offset) for offset in np.asarray(offsets)[::-1][places]] if len(distinct) else []
+    places = np.unique(np.asarray(indexes)[::-1], return_index=True)[1]
+    return array("q", np.asarray(offsets)[::-1][places].tobytes())
 
 
 @contextmanager

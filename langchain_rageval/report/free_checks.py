@@ -7,8 +7,11 @@ unread if no recorded prompt to a model contained them; they are then known only
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
 
 from langchain_rageval.data.loading import ROWS
 from langchain_rageval.data.messages import CONTEXTS_FROM, NO_CONTEXTS
@@ -69,8 +72,7 @@ class FreeChecks:
         self._chunks: Counter[str] = Counter()
         self._windows: Counter[tuple[str, str]] = Counter()  # by verdict and metric
         self._incomplete: Counter[str] = Counter()  # samples that lack a field of a metric
-        self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
-        self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
+        self._answers = array("q")  # hashes of each long answer: alone, with the question, with the references
         for row in rows:
             self.add(row)
 
@@ -87,16 +89,13 @@ class FreeChecks:
                 self._counts[code] += 1
                 break
         if words >= _LEAST_WORDS and not any(s.unscored in (NO_FACTS, NEITHER_FACTS) for s in row.scores.values()):
-            text = hash(" ".join(answer.split()))
-            asked = hash(row.sample.question), hash(tuple(row.sample.references))
-            if (first := self._texts.setdefault(text, asked)) != asked:
-                self._repeated.setdefault(text, {first}).add(asked)
+            text = " ".join(answer.split())
+            self._answers.extend(map(hash, (text, (text, row.sample.question), (text, *row.sample.references))))
         self._add_contexts(row.sample)
         for name, score in row.scores.items():
             self._incomplete[name] += score.unscored == LACKS_FIELD
             verdicts = {one.verdict for one in score.findings if one.kind == "extraction"}
-            if verdicts:
-                self._windows.update((code, name) for code in ("cut", "windows") if code in verdicts)
+            self._windows.update((code, name) for code in ("cut", "windows") if code in verdicts)
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
@@ -128,9 +127,10 @@ class FreeChecks:
             metrics = [name for name, number in self._incomplete.items() if number == count]
             yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)
         # Different questions with one answer, although their references differ.
-        asked = (zip(*samples, strict=True) for samples in self._repeated.values())
-        counts = [(len(set(questions)), len(set(references))) for questions, references in asked]
-        alike = max((questions for questions, references in counts if references > 1), default=0)
+        texts, *pairs = np.array(self._answers).reshape(-1, 3).T
+        distinct = (np.unique(pair, return_index=True)[1] for pair in pairs)
+        questions, references = (np.unique(texts[places], return_counts=True)[1] for places in distinct)
+        alike = max(questions[references > 1].tolist(), default=0)
         if alike >= _LEAST_ALIKE:
             yield Note("same-answer", count=alike, total=self._samples)
         if self._uncited:

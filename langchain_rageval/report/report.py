@@ -189,8 +189,7 @@ class Report(ReportData):
             ConfigError: if the report has no such metric.
         """
         metric = metric_or_only(self, metric)
-        ids = SampleIds()
-        units, scores = Units(), {}
+        ids, units, scores = SampleIds(), Units(), {}
         for row in self.rows:
             name = ids.distinct(row.sample).id
             if metric in row.scores:

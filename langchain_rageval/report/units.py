@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
-from langchain_rageval.data.loading import original_ids
+import numpy as np
+
+from langchain_rageval.data.loading import REPEAT_NUMBER
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError
@@ -127,22 +130,25 @@ class Units:
 
     def __init__(self, samples: Iterable[Sample] = (), cluster: By | None = AUTO) -> None:
         self._slicer = None if cluster in (None, AUTO) else Slicer(cluster)
-        self._none = cluster is None
-        self._keys: list[tuple[str, str, int]] = []  # kind, name, and what tells samples with one id apart
+        self._is_auto = cluster == AUTO
+        self._kinds: list[str] = []
+        self._keys = array("q")  # of each sample two hashes: of its unit, and of the unit that it repeats
         self._known: list[int] = []
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
         """Add a sample of the run; samples are added in the order of the run."""
-        self._keys.append(self._key(sample))
+        kind, name, other = self._key(sample)
+        self._kinds.append(kind)
+        original = REPEAT_NUMBER.sub("", name) if kind == "question" else name
+        self._keys.extend((hash((kind, name, other)), hash((kind, original, other))))
 
     def _key(self, sample: Sample) -> tuple[str, str, int]:
-        if self._none:
-            return "sample", "", len(self._keys)
-        if self._slicer is not None:  # a sample without a value is a cluster by itself
-            label = self._slicer.slice_of(sample)
-            return ("sample", "", len(self._keys)) if label is None else ("cluster", label, 0)
+        """Return the kind and name of a sample's unit, and a number that tells apart samples with one id."""
+        if not self._is_auto:  # a sample without a value is a cluster by itself
+            label = None if self._slicer is None else self._slicer.slice_of(sample)
+            return ("sample", "", len(self._kinds)) if label is None else ("cluster", label, 0)
         for kind, name in _NAMED.items():
             if (label := _text(sample.metadata.get(name))) is not None:
                 return kind, label, 0
@@ -151,12 +157,12 @@ class Units:
     @property
     def _numbers(self) -> list[int]:
         """Number of the unit of each sample."""
-        if len(self._known) == len(self._keys):
-            return self._known
-        names = iter(original_ids([key[1:] for key in self._keys if key[0] == "question"]))
-        numbers: dict[Hashable, int] = {}
-        keys = ((kind, next(names) if kind == "question" else name, other) for kind, name, other in self._keys)
-        self._known = [numbers.setdefault(key, len(numbers)) for key in keys]
+        if len(self._known) < len(self._kinds):
+            keys, originals = np.reshape(self._keys, (-1, 2)).T
+            known = np.sort(keys)  # np.isin would take megabytes
+            units = np.where(known[np.searchsorted(known, originals, "right") - 1] == originals, originals, keys)
+            _, firsts, places = np.unique(units, return_index=True, return_inverse=True)
+            self._known = np.argsort(np.argsort(firsts))[places].tolist()  # in the order of the first samples
         return self._known
 
     def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
@@ -180,7 +186,7 @@ class Units:
         Several kinds give "unit"; if no unit has several samples, the result is "cluster". A tree is the questions of a
         generated test set about one fact. `places` are the positions of the samples in the run, from 0.
         """
-        counts = Counter((self._keys[place][0], self._numbers[place]) for place in places)
+        counts = Counter((self._kinds[place], self._numbers[place]) for place in places)
         kinds = {kind for (kind, _), count in counts.items() if count > 1} or {"cluster"}
         return kinds.pop() if len(kinds) == 1 else "unit"
 
@@ -193,12 +199,11 @@ class Units:
         """
         notes = []
         for kind, code in (_PAIRED_NOTES if paired else _NOTES).items():
-            own = [number for number, key in zip(self._numbers, self._keys, strict=True) if key[0] == kind]
+            own = [number for number, its in zip(self._numbers, self._kinds, strict=True) if its == kind]
             if len(set(own)) < len(own):
                 notes.append(Note(code, samples=len(own), units=len(set(own))))
-                loose = sum(key[0] == "question" for key in self._keys)
-                if kind in _NAMED and loose:
-                    notes.append(Note("without-unit", count=loose, samples=len(self._keys), field=_NAMED[kind]))
+                if kind in _NAMED and (loose := self._kinds.count("question")):
+                    notes.append(Note("without-unit", count=loose, samples=len(self._kinds), field=_NAMED[kind]))
         return notes
 
 

@@ -274,11 +274,10 @@ def content_units(text: str) -> set[str]:
     return {stem_of(token) for token in tokens_of(normalize_text("\n".join(lines))) if _is_content(token)}
 
 
-@lru_cache(maxsize=65_536)
 def _is_content(token: str) -> bool:
-    if any(map(str.isdigit, token)) or _ONE_CHARACTER.fullmatch(token):
-        return True
-    return len(token) >= _SHORTEST_CONTENT_WORD and token not in _FUNCTION_WORDS
+    if token in _FUNCTION_WORDS:
+        return False
+    return len(token) >= _SHORTEST_CONTENT_WORD or any(map(str.isdigit, token)) or bool(_ONE_CHARACTER.fullmatch(token))
 
 
 def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
