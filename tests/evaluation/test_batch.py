@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from helpers.offline import METRICS, RICH, SIX, offline
 from helpers.reports import comparable
 from helpers.servers.batches import AnthropicBatchServer, BatchServer
 from helpers.servers.endpoints import OpenAIServer
+from helpers.waiting import PATIENCE, auntil
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
@@ -166,17 +169,24 @@ async def test_aevaluate_sends_the_same_waves(live):
     assert comparable(report) == comparable(live)
 
 
-async def test_a_cancelled_aevaluate_sends_no_further_batch():
-    with BatchServer(offline, polls=10**6) as server:
-        created = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        server.on_state = lambda state: loop.call_soon_threadsafe(created.set) if state == "in_progress" else None
-        run = asyncio.create_task(aevaluate(RICH, [faithfulness(Judge(model(server)))], progress=False, batch=FAST))
-        await created.wait()
-        run.cancel()
+async def test_a_cancelled_aevaluate_sends_no_batch(tmp_path):
+    """It is cancelled during the first live call."""
+    loop, cancelled, journal = asyncio.get_running_loop(), threading.Event(), tmp_path / "run.db"
+    with BatchServer(offline) as server:
+
+        def on_state(state):
+            if state == "live" and not cancelled.is_set():
+                loop.call_soon_threadsafe(run.cancel)
+                assert cancelled.wait(PATIENCE)
+
+        server.on_state = on_state
+        metrics = [faithfulness(Judge(model(server)))]
+        run = asyncio.create_task(aevaluate(RICH, metrics, progress=False, batch=FAST, journal=journal))
         with pytest.raises(asyncio.CancelledError):
             await run
-    assert len(server.batches) == 1
+        cancelled.set()
+        await auntil(lambda: not Path(f"{journal}-wal").exists())  # the worker thread has ended
+    assert server.batches == {}
 
 
 def test_retries_fallbacks_and_bound_options_are_kept():
