@@ -388,7 +388,7 @@ def _read_records(name: str, file: Path) -> Iterator[Document]:
             document = _from_mapping(record, _TEXT_KEYS, "")
             document.metadata.setdefault("source", f"{name}:{place.removeprefix('line ')}")
             yield document
-        except (RagevalError, RecursionError) as error:
+        except (RagevalError, ValueError) as error:
             _LOG.warning("skipped %s, %s: %s", name, place, error)
 
 

@@ -137,11 +137,12 @@ def test_a_file_is_read_when_it_is_asked_for(folder):
 
 def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, caplog):
     no_documents = (b"{", b"[1]", b'{"body": "b"}', b'{"text": 3}', b'{"text":' + b"[" * 100_000)
+    no_documents += (b'{"text": "d", "deep": %b%b}' % (b"[" * 600, b"]" * 600),)
     texts = (b'{"text": "a"}', b'{"text": "\xd1\x8f"}', b'{"text": "c\xff"}')
     assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*texts, *no_documents])}))] == ["a", "я", "c\ufffd"]
     invalid, *skipped = caplog.messages
     assert invalid == "a.jsonl, line 3 is not valid UTF-8; invalid characters are replaced"
-    assert [message.split(":")[0] for message in skipped] == [f"skipped a.jsonl, line {n}" for n in range(4, 9)]
+    assert [message.split(":")[0] for message in skipped] == [f"skipped a.jsonl, line {n}" for n in range(4, 10)]
     problem = ": not valid JSON (Expecting property name enclosed in double quotes at column 2)"
     assert skipped[0].endswith(f"{problem}: correct the line, or leave out invalid ones")
     assert skipped[1].endswith(": expected a JSON object")
