@@ -165,7 +165,7 @@ class EmbeddingQueue:
         with self._lock:
             batch = {text: self._unsent.pop(text) for text in list(islice(self._unsent, BATCH_SIZE))}
             self._sent |= batch
-            while len(self._sent) > max(_MAX_CACHED, len(batch)):
+            while len(self._sent) > _MAX_CACHED:
                 self._sent.popitem(last=False)
             self._workers -= not batch
             return batch
