@@ -348,6 +348,21 @@ def sampled_threads(seed):
     return Counter(row.sample.metadata["conversation"] for row in rows)
 
 
+def test_a_thread_that_only_the_first_step_of_a_run_names_is_sampled_as_a_whole():
+    callback, rows = watching(METRIC, sample_rate=0.5)
+    chat, threads = chat_graph(), [f"thread-{number}" for number in range(10)]
+    for thread in threads * 2:
+        chat_of_thread = chat.with_config(configurable={"thread_id": thread})
+        RunnableLambda(lambda text, chat=chat_of_thread: chat.invoke(by_messages(text))).invoke(
+            "Why?", with_callback(callback)
+        )
+    callback.close(None)
+    sampled = [thread for thread in threads if callback._is_sampled(UUID(int=0), thread)]
+    assert 1 < len(sampled) < 10
+    assert Counter(row.sample.metadata["conversation"] for row in rows) == dict.fromkeys(sampled, 2)
+    assert callback.stats()["sampled"] == len(rows)
+
+
 def test_sinks_get_the_turns_of_a_conversation_in_their_order():
     all_asked = threading.Event()
 

@@ -580,7 +580,7 @@ def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(sink
 @each(
     ("options", "told"),
     [
-        ({"sample_rate": 5}, "sample_rate is a share from 0 to 1, got 5"),
+        ({"sample_rate": 1.5}, "sample_rate is a share from 0 to 1, got 1.5"),
         ({"seed": 1.5}, "seed must be a whole number, got 1.5"),
         ({"tags": {"version": 1.4}}, "tags must map names to texts, such as {.*}, got {'version': 1.4}"),
         ({"tags": ["version"]}, "tags must map names to texts"),

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from helpers import doors
-from helpers.each import error_of
+from helpers.each import each, error_of
 from helpers.samples import SAMPLE, row
 from helpers.servers.loopback import Loopback, Response
 from langchain_core.runnables import RunnableLambda
@@ -262,6 +262,12 @@ def test_each_score_is_an_event_on_the_span_of_its_run(spans, meters):
 def test_another_logger_is_refused(meters):
     expected = "logger must be a logger of OpenTelemetry, got str; opentelemetry._logs.get_logger returns one"
     assert str(error_of(ConfigError, OpenTelemetrySink, meters[0], logger="rag")) == expected
+
+
+@each("tags", ["version", ["version", 7]])
+def test_tags_that_are_not_a_list_of_names_are_refused(meters, tags):
+    expected = f'tags must be a list of names of tags, such as ["version"], got {tags!r}'
+    assert str(error_of(ConfigError, OpenTelemetrySink, meters[0], tags)) == expected
 
 
 # OTLP

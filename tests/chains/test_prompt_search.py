@@ -79,6 +79,14 @@ def test_a_few_words_in_common_are_not_a_part():
     assert found(f"{A} {short}", A, short) == [A, short]
 
 
+def test_eight_words_of_a_long_chunk_or_three_of_five_words_show_that_it_was_read():
+    words = "by Henry the Lion in 1158, when"
+    assert found(f"Notes: {words} he", A) == [f"{words} he"]
+    assert found(f"Notes: {words}", A) == []
+    assert found("They wrote: salt was carried there.", "Salt was carried over bridges") == ["Salt was carried"]
+    assert found("They wrote: salt was carried there.", "Salt was carried over") == []
+
+
 def test_each_stretch_of_a_prompt_counts_for_one_chunk():
     overlapping = f"{A[40:]} {B}"
     assert found(A, overlapping, A, A[:50]) == [A]
