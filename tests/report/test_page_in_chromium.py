@@ -104,10 +104,11 @@ def test_many_samples_come_in_pages(opened):
     assert "page 3 of 3" in page.locator("#pages").inner_text()
 
 
-def test_focus_on_a_statement_lights_the_sentences_that_it_cites(opened):
+def test_the_keyboard_opens_a_sample_whose_statements_light_what_they_cite_and_returns_to_its_line(opened):
     page = opened(report([0.5, 1.0]))
-    page.get_by_role("link", name="sample-1").click()
-    page.wait_for_selector("#sample-title")
+    page.get_by_role("link", name="sample-1").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#sample-title")).to_be_focused()
     statements = page.locator(".findings").first.locator("li")
     for place, finding in enumerate(FINDINGS):
         expect(statements.nth(place)).to_contain_text(f"{finding.verdict}{finding.text}")
@@ -122,6 +123,9 @@ def test_focus_on_a_statement_lights_the_sentences_that_it_cites(opened):
     assert page.locator(".lit").count() == 0
     page.locator("button.finding").nth(0).hover()
     assert page.locator(".lit").count() == 1
+    page.keyboard.press("Escape")
+    expect(page.locator("#sample")).to_be_hidden()
+    expect(page.get_by_role("link", name="sample-1")).to_be_focused()
 
 
 def test_a_failure_shows_the_judges_reply_and_a_sample_its_neighbours(opened):
