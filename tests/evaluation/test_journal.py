@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.doors import report_by
@@ -32,6 +33,7 @@ from langchain_rageval import (
     context_relevance,
     evaluate,
     faithfulness,
+    metric,
 )
 from langchain_rageval.errors import JournalError
 from langchain_rageval.evaluation.score_store import ScoreStore
@@ -82,14 +84,28 @@ def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):
     assert len(judge.asked) == asked + 2
 
 
+def test_a_metric_that_reads_metadata_is_scored_once_for_each_text_of_a_value(journal):
+    scored = []
+
+    @metric(reads={"metadata"}, aspect="style")
+    def is_cheap(sample):
+        scored.append(sample.metadata["price"].euros)
+        return float(scored[-1] < 3)
+
+    for euros in (2, 2, 3):
+        price = SimpleNamespace(euros=euros)  # JSON has no such value
+        evaluate([town(0, metadata={"price": price})], is_cheap, progress=False, journal=journal)
+    assert scored == [2, 3]
+
+
 def test_another_configuration_is_never_mixed_in(journal):
     judge = recording_judge()
     judges = (judge, Judge(judge, draws=3), Judge(judge, language="ru"))
     configurations = [*map(faithfulness, judges), faithfulness(judge, name="mine"), context_relevance(judge)]
     asked = []
-    for metric in configurations * 2:
+    for configuration in configurations * 2:
         before = len(judge.asked)
-        evaluate(SAMPLES[:2], metric, progress=False, journal=journal)
+        evaluate(SAMPLES[:2], configuration, progress=False, journal=journal)
         asked.append(len(judge.asked) - before)
     assert all(asked[:5])
     assert not any(asked[5:])

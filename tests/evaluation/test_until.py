@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import replace
 from statistics import fmean
@@ -31,6 +32,7 @@ from langchain_rageval import (
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.evaluation.until import SequentialRun
 from langchain_rageval.report.files import write_report
+from langchain_rageval.run.threads import DaemonThreads
 from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 VALUES = [1.0] * 700 + [0.5] * 200 + [0.0] * 100
@@ -140,13 +142,34 @@ async def test_a_slow_sample_does_not_let_the_others_run_on(door, max_concurrenc
     assert len(report.rows) < 300
 
 
-def test_an_error_ends_a_run_in_which_samples_wait_for_a_slow_one():
-    @metric(reads={"answer"}, aspect="style")
-    def broken(sample):
-        raise MemoryError("the value does not fit")
+def test_an_error_of_a_slow_sample_ends_the_threads_that_wait_for_it(monkeypatch):
+    first, waits, ends = threading.Lock(), threading.Event(), []
 
-    with pytest.raises(MemoryError):
-        evaluate(samples(), broken, until=Decided({"broken": 0.7}), progress=False, on_failure="raise")
+    class Watched(SequentialRun):
+        def _may_continue(self):
+            may_continue = super()._may_continue()
+            if not may_continue:
+                waits.set()
+            return may_continue
+
+    class Threads(DaemonThreads):
+        def submit(self, job):
+            ends.append(super().submit(job))
+            return ends[-1]
+
+    @metric(reads={"answer"}, aspect="style")
+    def first_fails(sample):
+        if first.acquire(blocking=False):
+            assert waits.wait(PATIENCE)
+            raise MemoryError("the value does not fit")
+        return float(sample.answer)
+
+    monkeypatch.setattr("langchain_rageval.evaluation.job.SequentialRun", Watched)
+    threads = Threads()
+    monkeypatch.setattr("langchain_rageval.run.run.shared_threads", lambda: threads)
+    options = {"until": Decided({"first_fails": 0.7}), "on_failure": "raise", "max_concurrency": 1}
+    error_of(MemoryError, evaluate, samples(), first_fails, progress=False, **options)
+    assert wait(ends, PATIENCE).not_done == set()
 
 
 def test_nothing_is_decided_by_fewer_pairs_than_a_comparison_needs():

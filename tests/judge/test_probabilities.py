@@ -94,6 +94,14 @@ def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
     assert least_probability(answer) == pytest.approx(0.45 / 0.8)
 
 
+def test_completions_without_alternatives_give_the_label_that_was_chosen():
+    reply = in_columns(RUSSIAN)
+    columns = reply.response_metadata["logprobs"]
+    for alternatives in (None, [None] * len(columns["tokens"])):
+        columns["top_logprobs"] = alternatives
+        assert probabilities_of(read(AspectVerdict, reply), "verdict") == {"true": 1.0}
+
+
 @each(
     ("tokens", "supported"),
     [

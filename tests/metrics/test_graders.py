@@ -238,6 +238,14 @@ def test_a_threshold_decides_which_part_of_a_passage_is_enough():
     assert span_grader().judged_grades(given) == [1.0]
 
 
+@each("parts", [(slice(60, 160), slice(40, 140)), (slice(40, 140), slice(60, 160))])
+def test_a_passage_in_two_chunks_has_the_better_grade_and_the_later_chunk_none(parts):
+    letters = "".join(chr(0x4E00 + number) for number in range(200))
+    given = sample([letters[part] for part in parts], passages=[letters[:100]])
+    order = span_grader().invoke({"sample": given})["grades"]
+    assert span_grader().known_grades(given, order, 0.4) == ([float(order[0].verdict), 0.0], [0.6])
+
+
 def test_the_overlap_of_two_places_is_their_common_share_of_the_shorter():
     spans = [["a", start, start + length] for start in range(4) for length in (1, 2, 5, 9)] + [["b", 0, 9]]
     sets = [{(source, at) for at in range(start, end)} for source, start, end in spans]

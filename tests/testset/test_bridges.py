@@ -148,6 +148,13 @@ def test_a_note_says_that_no_passage_has_another_one():
     assert testset.notes == ["Left out where no passage suits: multi_context (no passage is near enough)."]
 
 
+def test_only_passages_that_share_a_rare_word_are_drawn_for_a_joined_question():
+    drawn = set()
+    writer = Writer(Entities=lambda inputs, _: drawn.add(inputs["text"]) or {"entities": ["Изар"]})
+    testset = generator(writer, {"multi_context": 1}, splitter=None).generate([GYPSUM, MUNICH, SALT], size=2)
+    assert (drawn, testset.counts, testset.yields["rejected"]) == ({MUNICH, SALT}, {"multi_context": 2}, {})
+
+
 @each("hidden", ["Соль дорожала: за провоз брали два пфеннига.", "Плата с каждого воза: два пфеннига."])
 def test_an_unanswerable_question_is_checked_against_what_words_and_meaning_find_in_the_corpus(hidden):
     others = [f"Соль и провоз соли, запись {n}: сколько стоит соль, не сказано." for n in range(9)]
