@@ -302,5 +302,7 @@ def test_a_chunk_that_a_step_has_cut_or_marked_keeps_its_id():
         sample = ask(rag(lambda found, changed=changed: changed))
         assert sample.context_ids == kept.split()
         assert sample.contexts == [one.page_content for one in changed]
+    mostly_new = ask(rag(lambda found: [Document(f"{found[0].page_content} {'It is told again. ' * 20}")]))
+    assert (len(mostly_new.contexts), mostly_new.context_ids) == (1, None)
     compressed = ask(TABLE["compression"][0])
     assert (compressed.context_ids, compressed.metadata["context_sources"]) == (["gold"], ["munich.md"])
