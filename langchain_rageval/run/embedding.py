@@ -118,30 +118,36 @@ class EmbeddingQueue:
         while batch := self._next_batch():
             try:
                 yield from self._send(batch)
-            except Exception as error:
-                self._fail(batch, error)
             except BaseException as error:
                 cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
                 cause = CancelledError("embedding was cancelled") if cancelled else error
                 self._fail(batch | self._stop_worker(), cause)
                 raise
 
-    def _send(self, batch: dict[str, Future[Vector]]) -> Generator[EmbedBatch, Any, None]:
-        """Send a batch of texts. A rejected batch is halved until the rejected text is alone."""
+    def _send(self, batch: dict[str, Future[Vector]], is_repeat: bool = False) -> Generator[EmbedBatch, Any, None]:
+        """Send a batch of texts, and set their vectors, or the error if the batch fails."""
+        try:
+            yield from self._send_or_raise(batch, is_repeat)
+        except Exception as error:
+            self._fail(batch, error)
+
+    def _send_or_raise(self, batch: dict[str, Future[Vector]], is_repeat: bool) -> Generator[EmbedBatch, Any, None]:
+        """Send a batch of texts. A rejected batch is halved until the rejected text is alone.
+
+        A text without a usable vector is sent once more, alone, unless the server refused it. Otherwise it would depend
+        on the texts in the same request whether this text fails. `is_repeat` is True for this second request.
+        """
         texts = list(batch)
         try:
             vectors = yield EmbedBatch(self.embeddings, texts)
             if len(vectors) != len(texts):
                 raise ModelOutputError(f"the embeddings returned {len(vectors)} vectors for {len(texts)} texts")
         except Exception as error:
-            if len(texts) == 1 or not may_concern_one_text(error):
+            is_alone = len(texts) == 1
+            if not may_concern_one_text(error) or (is_alone and (is_repeat or status_of(error) is not None)):
                 raise
-            for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
-                part = {text: batch[text] for text in half}
-                try:
-                    yield from self._send(part)
-                except Exception as error_of_half:
-                    self._fail(part, error_of_half)
+            for half in filter(None, (texts[: len(texts) // 2], texts[len(texts) // 2 :])):
+                yield from self._send({text: batch[text] for text in half}, is_repeat=is_alone)
             return
         for text, vector in zip(texts, vectors, strict=True):
             try:
@@ -151,8 +157,9 @@ class EmbeddingQueue:
                     self.alike = self.alike + 1 if np.array_equal(result, self._first) else -1
                 batch[text].set_result(result)
             except (TypeError, ValueError):
-                problem = ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
-                self._fail({text: batch[text]}, problem)
+                if is_repeat:
+                    raise ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}") from None
+                yield from self._send({text: batch[text]}, is_repeat=True)
 
     def _has(self, text: str) -> bool:
         if text in self._sent:

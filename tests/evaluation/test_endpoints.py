@@ -340,8 +340,7 @@ class TestMix:
     async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
         slow = {"hang_seconds": 30, "hang": 0.005, "500": 0.02}
         faults = Faults.rates(seed=9, malformed=0.05, **slow, **{"429": 0.05})
-        # Which texts share a request for vectors depends on the threads, so no request fails as often as it is sent.
-        embedding_faults = Faults.rates(seed=8, in_a_row=2, misshapen=0.15, **slow, **{"429": 0.15})
+        embedding_faults = Faults.rates(seed=8, in_a_row=1, misshapen=0.15, **slow, **{"429": 0.15})
         embedder = Embedder(faults=embedding_faults)
         server = endpoint.server(offline, faults=faults, embedder=embedder)
         samples = [*RICH, *rag_samples(40)]
@@ -349,11 +348,9 @@ class TestMix:
         failed = check_scores(report, samples)
         assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
         assert embedder.faulted.total() > 2
-        without_vectors = [name for (_, name), failure in failed.items() if failure.step == "measure_similarity"]
-        assert len(failed) - len(without_vectors) <= 0.01 * len(METRICS) * len(samples)
-        # Which texts share a request, and so how many requests have this fault, depends on the threads.
-        assert len(without_vectors) <= embedder.faulted["misshapen"] * len(EMBEDDED)
-        assert {*without_vectors} <= {*EMBEDDED}
+        assert embedder.faulted["misshapen"] > 0
+        assert len(failed) <= 0.01 * len(METRICS) * len(samples)
+        assert "measure_similarity" not in {failure.step for failure in failed.values()}
         assert report.summary()["faithfulness"].calls > 0
 
 

@@ -310,6 +310,25 @@ class TestFailures:
         drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
+    @each("texts", [["odd"], ["odd", "a"]])
+    @each("problem", [ValueError("no embedding data"), ["not", "numbers"]])
+    @each("is_lasting", [True, False])
+    def test_a_text_without_a_vector_is_sent_once_more_alone(self, texts, problem, is_lasting):
+        own = Own()
+
+        def reply(sent):
+            is_odd = "odd" in sent and (is_lasting or own.texts.count("odd") == 1)
+            if is_odd and isinstance(problem, Exception):
+                raise problem
+            return [problem if is_odd and text == "odd" else vector(text) for text in sent]
+
+        own.reply = reply
+        vectors, failed = self.outcomes(own, texts)
+        is_found_by_halving = is_lasting and isinstance(problem, Exception)
+        assert [*failed] == ["odd"] * is_lasting
+        assert vectors.keys() == {*texts} - failed.keys()
+        assert own.batches.count(["odd"]) == (2 if len(texts) == 1 or is_found_by_halving else 1)
+
     def test_vectors_from_a_numpy_matrix_do_not_keep_it_alive(self):
         first, second = embedded(Run(), Own(reply=lambda texts: np.ones((len(texts), 3))), "a", "b")
         assert first.shape == second.shape == (3,)
