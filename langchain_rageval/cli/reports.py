@@ -273,5 +273,6 @@ def _show_runs(found: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> No
         means = (number_text(one["means"].get(name)) for name in metrics)
         rows.append([one["name"], when, judges, samples, *(one[name] or "–" for name in gate), *means])
     texts = ("run", "finished", "judge")
-    title = "Runs, the latest first"
-    console().print(table_of((*texts, "samples", *gate, *metrics), rows, title=title, left=texts))
+    table = table_of((*texts, "samples", *gate, *metrics), rows, title="Runs, the latest first", left=texts)
+    table.columns[1].width = len("2026-11-02 10:00")  # a date on two lines would take the room of the judge's name
+    console().print(table)

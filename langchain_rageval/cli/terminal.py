@@ -125,7 +125,7 @@ def table_of(
     table = Table(title_justify="left", title_style="bold", caption_justify="left")
     table.title = None if title is None else escape(title)
     for number, heading in enumerate(headings):
-        table.add_column(escape(heading), justify="left" if not number or heading in left else "right")
+        table.add_column(escape(heading), justify="left" if not number or heading in left else "right", overflow="fold")
     coloured = {cell: f"[{colour}]{escape(cell)}[/{colour}]" for cell, colour in (colours or {}).items()}
     lines = [[coloured.get(cell, escape(cell)) for cell in cells] for cells in rows]
     for number, line in enumerate(lines):

@@ -9,8 +9,9 @@ from helpers.each import each
 from helpers.reports import failed, report, report_of, row, scored
 from helpers.samples import SAMPLE, TRUE_SAMPLE
 from helpers.screens import cells_of
+from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Report
+from langchain_rageval import Report, RetryPolicy, evaluate, faithfulness
 from langchain_rageval.report.files import Decision
 from langchain_rageval.sinks import SqliteSink
 
@@ -307,3 +308,12 @@ def test_a_baseline_with_too_few_scores_is_refused_and_the_page_says_so(rageval,
     assert (code, err.startswith(f"rageval: {problem}")) == (2, True)
     assert "2026-11-02" in out
     assert problem in page.read_text(encoding="utf-8")
+
+
+def test_the_name_of_a_judge_is_not_cut(rageval, tmp_path):
+    model = ChatOpenAI(model="Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", api_key="unused", base_url="http://127.0.0.1:9/v1")
+    report = evaluate([SAMPLE], faithfulness(model), retry=RetryPolicy(attempts=1), progress=False)
+    report.to_jsonl(tmp_path / "a-candidate-of-the-night.jsonl")
+    out = rageval("runs", tmp_path)[1]
+    assert f" {model.model_name} " in out
+    assert f" {report.finished[:16].replace('T', ' ')} " in out

@@ -14,7 +14,7 @@ from langchain_rageval import Report, Row
 from langchain_rageval.cli.demo import NEXT_COMMANDS
 from langchain_rageval.cli.main import build_parser
 from langchain_rageval.cli.report_view import warn_about_failures
-from langchain_rageval.cli.terminal import TableConsole
+from langchain_rageval.cli.terminal import TableConsole, table_of
 from langchain_rageval.data.schema import Failure
 
 LONGEST = "context_entity_recall"
@@ -69,6 +69,12 @@ def test_dropped_columns_are_named_and_a_pipe_is_as_wide_as_the_table():
     assert ("wider" in with_room, "│" in with_room) == (False, True)
     told, width = printed(40, table(), terminal=False)
     assert ("│" in told, "…" in told, width > 40) == (True, False, True)
+
+
+def test_a_long_word_is_folded_and_not_cut():
+    row = ["night", "2026-11-02 10:00", "Q" * 30]
+    told, _ = printed(45, table_of(("run", "finished", "judge"), [row], left=("finished", "judge")))
+    assert (told.count("Q"), "…" in told) == (30, False)
 
 
 def test_a_column_of_words_is_broken_rather_than_the_frame():
