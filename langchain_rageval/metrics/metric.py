@@ -146,7 +146,7 @@ class Metric(Traced[Any, Score], Adapters):
                 "write steps=Step.from_chain(chain, key=..., reads=...)"
             )
         _check_own_steps(name, stages_of(self))
-        self.update_provenance()
+        Metric.update_provenance(self)  # not an override, which may read what a subclass sets after this method
 
     def __repr__(self) -> str:
         """Return the metric as text: its name and its judges, without secrets."""
@@ -197,7 +197,7 @@ class Metric(Traced[Any, Score], Adapters):
 
         An evaluation calls this method at its start, because models, functions and data may have changed. Before that,
         the evaluation calls `Judge.update_instrument` for each judge; without this earlier call, a change of the judge
-        is not noticed.
+        is not noticed. The constructor does not call an override of this method; a subclass calls it itself.
         """
         parts: list[dict[str, Any] | None] = []
         problems = []

@@ -21,6 +21,7 @@ from helpers.own.short_enough import short_enough
 from helpers.own.tone import tone
 from helpers.samples import SAMPLE, sequence
 from langchain_core.runnables import RunnableLambda
+from pydantic import PrivateAttr
 from typing_extensions import TypedDict
 
 from langchain_rageval import (
@@ -280,6 +281,29 @@ def test_a_report_with_it_is_saved_shown_and_compared(name, tmp_path):
     assert name in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert report.compare(report)[name].difference == 0.0
     assert report.summary().aspects["style"].mean == 1.0
+
+
+class Lenient(Metric):
+    """A metric of a user with a field that is set after the constructor of the base class."""
+
+    _least: float = PrivateAttr()
+    _updates: list[float] = PrivateAttr(default_factory=list)
+
+    def __init__(self, least):
+        steps = RunnableLambda(lambda state: state)
+        super().__init__("lenient", aspect="style", reads=["answer"], steps=steps, reduce=lambda state: Value(1, "ok"))
+        self._least = least
+
+    def update_provenance(self):
+        super().update_provenance()
+        self._updates.append(self._least)
+
+
+def test_an_overridden_method_of_a_metric_runs_only_after_the_constructor_of_its_class():
+    lenient = Lenient(0.5)
+    assert (lenient._updates, lenient.provenance.counted_by is None) == ([], False)
+    evaluate([ASKED], lenient, progress=False)
+    assert lenient._updates == [0.5]
 
 
 @every_one
