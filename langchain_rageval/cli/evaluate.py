@@ -276,8 +276,6 @@ def run_ci(options: argparse.Namespace) -> None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
     if options.labels and options.baseline is None:
         raise ConfigError("--labels needs two reports to compare: add --baseline REPORT")
-    if options.out == PIPE:
-        raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     if options.questions:
         options.chain, options.file, options.unreadable = options.file, options.questions, 0
     elif ":" in options.file and not Path(options.file).exists():

@@ -149,6 +149,8 @@ _PATHS = ("FILE", "REPORT", "TESTSET", "QUESTIONS")
 """Placeholders of options whose values are paths of files."""
 _OUTPUTS = {"--out", "--html", "--markdown", "--junit", "--report"}
 """Options that name a file to write."""
+_PIPED = {("evaluate", "out"), ("run", "out"), ("generate", "out"), ("replies", "report")}
+"""Commands and their options that write to stdout for `-` or `/dev/stdout`; the tables are then written to stderr."""
 _USAGE: Mapping[Any, str] = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]", "...": "[{0} ...]"}
 """Words of the usage line by `nargs` of a positional argument."""
 
@@ -216,8 +218,12 @@ def _run(module: str, name: str, outputs: Iterable[str], inputs: Iterable[str], 
         path for name in inputs for path in ([given[name]] if isinstance(given[name], str) else given[name] or [])
     ]
     for output in outputs:
-        if given[output] == PIPE and given.get("json") and output in ("out", "report"):  # a page is never piped
-            raise ConfigError(f"--json and --{output} - both write to stdout; use --{output} with a file name")
+        if given[output] in (PIPE, "/dev/stdout"):
+            given[output] = PIPE
+            if (name, output) not in _PIPED:
+                raise ConfigError(f"rageval {name} writes --{output} to a file, not to stdout; use a file name")
+            if given.get("json"):
+                raise ConfigError(f"--json and --{output} - both write to stdout; use --{output} with a file name")
         check_writable(f"--{output}", given[output], *sources)
     getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")(options)
 

@@ -167,13 +167,14 @@ def test_fields_and_skipped_lines_on_stdin(rageval, given, tmp_path):
     assert [row.sample.question for row in Report.load(tmp_path / "out.jsonl").rows] == [SAMPLE["question"]] * 2
 
 
-def test_the_report_or_the_test_set_goes_to_stdout_and_the_table_to_stderr(rageval, folder):
-    code, out, err = rageval("evaluate", "samples.jsonl", "--out", "-")
+@each("stdout", ["-", "/dev/stdout"])
+def test_the_report_or_the_test_set_goes_to_stdout_and_the_table_to_stderr(rageval, folder, stdout):
+    code, out, err = rageval("evaluate", "samples.jsonl", "--out", stdout)
     (folder / "piped.jsonl").write_text(out, encoding="utf-8")
     assert [row.sample.question for row in Report.load("piped.jsonl").rows] == [SAMPLE["question"]] * 2
     assert (code, "2 samples" in err, "Judged offline" in err, "written to" in err) == (0, True, True, False)
     assert not (folder / "-").exists()
-    code, out, err = rageval("generate", "documents", "--size", "2", "--quiet", "--out", "-")
+    code, out, err = rageval("generate", "documents", "--size", "2", "--quiet", "--out", stdout)
     (folder / "piped.jsonl").write_text(out, encoding="utf-8")
     assert (code, len(Testset.load("piped.jsonl")), "2 questions" in err) == (0, 2, True)
 

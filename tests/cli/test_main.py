@@ -195,6 +195,12 @@ evaluate samples.jsonl --out /no/such/folder/x.jsonl
 evaluate samples.jsonl --out /dev
 evaluate samples.jsonl --out samples.jsonl
 evaluate samples.jsonl --json --out -
+evaluate samples.jsonl --json --out /dev/stdout
+evaluate samples.jsonl --html -
+label report.jsonl --out /dev/stdout
+agreement report.jsonl labels.csv --out /dev/stdout
+rubric-study sheets.jsonl --out -
+qualify --out -
 # A plan
 plan samples.jsonl --language de
 plan samples.jsonl --journal .
