@@ -160,12 +160,13 @@ def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Co
     thresholds = parse_gates(options)
     if outcome.report is None or outcome.error is not None or not (thresholds or comparison is not None):
         return []
+    missing = set(() if comparison is None else comparison.missing_metrics)
     gates = outcome.report.gates(
         thresholds,
         options.max_failed,
         max_unscored=options.max_unscored,
         comparison=comparison,
-        allow=parse_allow(options),
+        allow=parse_allow(options, lost=not missing.isdisjoint(score_names(parse_metric_names(options.metrics)))),
     )
     if path := getattr(options, "require_judge", None):
         judge = [options.judge]  # its name and its options, as words of a command line

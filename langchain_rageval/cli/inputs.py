@@ -218,13 +218,15 @@ def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
         option: name of the option, for the error message.
 
     Raises:
-        ConfigError: if an item has no name or no value.
+        ConfigError: if an item has no name or no value, or a name has two values.
     """
-    pairs = [item.partition("=") for item in items if item.strip()]
-    for name, sign, value in pairs:
+    pairs: dict[str, str] = {}
+    for name, sign, value in (item.partition("=") for item in items if item.strip()):
         if not (name and sign and value):
             raise ConfigError(f"{option} takes NAME=VALUE, got {name + sign + value!r}")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        if pairs.setdefault(name.strip(), value.strip()) != value.strip():
+            raise ConfigError(f"{option} {name.strip()} has two values, {pairs[name.strip()]} and {value.strip()}")
+    return pairs
 
 
 def parse_number(items: Sequence[str], option: str, form: str = "METRIC=NUMBER") -> dict[str, float]:
@@ -263,10 +265,11 @@ def parse_require(options: argparse.Namespace) -> Require:
     return required.get(options.require, "no regression found")
 
 
-def parse_allow(options: argparse.Namespace) -> set[str]:
+def parse_allow(options: argparse.Namespace, *, lost: bool = False) -> set[str]:
     """Return the codes that gates ignore; a code names a reason why a gate does not pass, such as "missing-metric".
 
-    The codes are those in `--allow`, and also "missing-metric" if the user typed `--metrics`.
+    The codes are those in `--allow`, and also "missing-metric" if the user typed `--metrics`. `lost` is True if the run
+    has no scores of a metric that it was to score and that the baseline has; "missing-metric" is then not added.
     """
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
-    return allowed | ({"missing-metric"} if "--metrics" in options.named else set())
+    return allowed | ({"missing-metric"} if "--metrics" in options.named and not lost else set())

@@ -20,6 +20,7 @@ from langchain_rageval.errors import ConfigError, check_number, list_choices
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.files import Bound, Decision, Outcome
+from langchain_rageval.report.free_checks import is_blank
 from langchain_rageval.report.gates import AGAINST_BASELINE
 from langchain_rageval.report.metric_comparison import LEAST_PAIRS
 from langchain_rageval.report.report import Report
@@ -189,10 +190,7 @@ class _Bounds(NamedTuple):
 
     def gain(self, score: Score, sample: Sample) -> float | None:
         """Return the value of a score with that sign, the worst one for a blank answer; None if there is none."""
-        blank = (
-            self.reads_answer and not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
-        )
-        if score.unscored and blank:
+        if score.unscored and self.reads_answer and is_blank(sample):
             return self.gains[0]
         return score.value if score.value is None or self.direction == "higher" else -score.value
 

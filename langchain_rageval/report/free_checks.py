@@ -18,6 +18,7 @@ from langchain_rageval.data.messages import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.supported import LACKS_FIELD, NEITHER_FACTS, NO_FACTS
+from langchain_rageval.text.words import has_content
 
 _BEGINNINGS = {
     "html": re.compile(
@@ -57,9 +58,10 @@ _LONGEST_APOLOGY = 60  # words; a longer answer says more than that the service 
 def is_blank(sample: Sample) -> bool:
     """Return True if the answer of a sample is missing or blank, and the question is not marked as unanswerable.
 
-    Returns False for every sample whose `metadata.answerable` is False: a blank answer is then no fault.
+    An answer that shows nothing, or only punctuation such as a dash, is blank, too. Returns False for every sample
+    whose `metadata.answerable` is False: a blank answer is then no fault.
     """
-    return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
+    return not has_content(sample.answer or "") and sample.metadata.get("answerable") is not False
 
 
 class FreeChecks:

@@ -16,11 +16,13 @@ from langchain_rageval.report.audit import LEAST_AUDITED, MetricAudit, summarise
 from langchain_rageval.report.files import Decision, ReportData, check_metric
 from langchain_rageval.report.free_checks import FreeChecks, is_blank
 from langchain_rageval.report.summary import MetricSummary, summarise
+from langchain_rageval.report.tables import interval_text
 
 LEAST_SCORED = 5
 """Least number of scored samples for a threshold; in a set of fewer than ten samples, half of them."""
 
 GateVerdict = Literal["passed", "failed", "undecided"]
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Values:
         high: greatest possible value of a sample.
         direction: "higher" or "lower", whichever is better.
         different: number of different samples with a known value; repeats of a sample count once.
+        blank: number of known values that are the worst one because the answer is blank.
     """
 
     total: float = 0.0
@@ -78,6 +81,7 @@ class Values:
     high: float = 1.0
     direction: Direction = "higher"
     different: int = 0
+    blank: int = 0
 
     @property
     def n_unknown(self) -> int:
@@ -148,6 +152,7 @@ def values_of_metric(data: ReportData, metric: str) -> Values:
         values.direction = score.direction
         if (value := value_of(row.sample, score)) is not None:
             values.total += value
+            values.blank += score.value is None
             scored.append((row.sample.id, row.sample.question))
         elif score.failure is not None:
             values.unknown["failed"] = values.unknown.get("failed", 0) + 1
@@ -232,13 +237,17 @@ def _gate(
     required = f"at {'most' if values.direction == 'lower' else 'least'} {threshold:g}"
     if (decision := data.decisions.get(metric)) is not None and decision.verdict in ("passed", "failed", "undecided"):
         # The other verdicts of decisions compare with a baseline.
-        verdict, reasons = _by_interval(decision.low, decision.high, threshold, values.direction), list[Note]()
-        if verdict != "passed":
-            reasons = [Note("decision", metric=metric, decision=decision, required=required)]
+        ends, outside = (decision.low, decision.high), ["unreadable"]  # the stopping rule knows the other samples
+        verdict = _by_interval(*ends, threshold, values.direction)
+        reasons = [Note("decision", metric=metric, decision=decision, required=required)] * (verdict != "passed")
     elif audit is not None:
-        verdict, reasons = _by_audit(metric, audit, threshold, required, limits)
+        ends, outside = _audited_ends(audit, values), ["unreadable", "left-out"]
+        verdict, reasons = _by_audit(metric, audit, ends, threshold, required, limits)
     else:
         verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
+        ends, outside = (0.0, 0.0), []
+    unknown = _unknown_outside(metric, values, ends, outside, threshold, required, limits)
+    verdict, reasons = ("undecided", unknown) if verdict == "passed" and unknown else (verdict, reasons)
     few = _few_scored(metric, values) if audit is None and verdict != "undecided" else None
     if few is not None and few.code not in limits.allow:
         verdict, reasons = "undecided", [few]
@@ -256,6 +265,23 @@ def _gate(
     if verdict == "passed":
         verdict = "undecided" if {one.code for one in kept} <= {"not-read", "incomplete", "few-scored"} else "failed"
     return Gate.of(metric, f"mean {required}", verdict, kept)
+
+
+def _unknown_outside(
+    metric: str, values: Values, ends: Ends, outside: Collection[str], threshold: float, required: str, limits: Limits
+) -> list[Note]:
+    """Return the reason why unknown values that an interval does not cover leave a gate undecided; [] if they do not.
+
+    `ends` are those of the interval, and `outside` the causes of the unknown values, such as "unreadable".
+    """
+    causes = {why: count for why, count in values.unknown.items() if why in outside and count}
+    share = (unknown := sum(causes.values())) / (values.expected or 1)
+    low, high = ((1 - share) * ends[0] + share * values.low, (1 - share) * ends[1] + share * values.high)
+    if share <= limits.failed or _by_interval(low, high, threshold, values.direction) == "passed":
+        return []
+    notes = [Note(f"unknown-{why}", count=count) for why, count in causes.items()]
+    facts = {"unknown": unknown, "expected": values.expected, "causes": notes, "low": low, "high": high}
+    return [Note("not-scored", metric=metric, required=required, **facts)]
 
 
 def _by_values(
@@ -278,10 +304,17 @@ def _by_values(
     return verdict, []
 
 
+def _audited_ends(audit: MetricAudit, values: Values) -> Ends:
+    """Return the interval of the strong judge's mean, with the worst value for blank answers, which no judge scores."""
+    ends = (audit.mean or 0.0,) * 2 if audit.low is None or audit.high is None else (audit.low, audit.high)
+    worst, share = values.low if values.direction == "higher" else values.high, values.blank / (values.count or 1)
+    return (ends[0] + share * (worst - ends[0]), ends[1] + share * (worst - ends[1])) if share else ends
+
+
 def _by_audit(
-    metric: str, audit: MetricAudit, threshold: float, required: str, limits: Limits
+    metric: str, audit: MetricAudit, ends: Ends, threshold: float, required: str, limits: Limits
 ) -> tuple[GateVerdict, list[Note]]:
-    """Return the verdict by the interval of the strong judge's mean."""
+    """Return the verdict by the interval of the strong judge's mean, with its `ends`."""
     asked = audit.audited + audit.failed
     if audit.mean is None:
         return "undecided", [Note("nothing-audited", metric=metric, required=required)]
@@ -291,9 +324,9 @@ def _by_audit(
     reasons = []
     if audit.failed > limits.failed * asked:
         reasons = [Note("audit-failed", metric=metric, failed=audit.failed, asked=asked, most=limits.failed)]
-    low, high = (audit.mean, audit.mean) if audit.low is None or audit.high is None else (audit.low, audit.high)
-    verdict = _by_interval(low, high, threshold, audit.direction)
-    found = f"{audit.mean:.3f} {audit.interval}".rstrip()
+    verdict = _by_interval(*ends, threshold, audit.direction)
+    has_blanks = ends not in ((audit.low, audit.high), (audit.mean, audit.mean))
+    found = interval_text(*ends) if has_blanks else f"{audit.mean:.3f} {audit.interval}".rstrip()
     own = "–" if audit.own_mean is None else f"{audit.own_mean:.3f}"
     if verdict != "passed":
         code = "below-threshold-by-audit" if verdict == "failed" else "undecided-by-audit"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from operator import attrgetter
 from random import Random
 from statistics import fmean
@@ -20,7 +21,7 @@ from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.report.gates import range_of, value_of
 from langchain_rageval.report.pairing import Pair, pair_rows
 from langchain_rageval.report.people import Corrected
-from langchain_rageval.report.summary import ROUNDING
+from langchain_rageval.report.summary import ROUNDING, value_range
 from langchain_rageval.report.tables import interval_text, p_text
 from langchain_rageval.report.units import AUTO, By, Units
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
@@ -211,10 +212,13 @@ def compare_metric(
 def largest_difference(name: str, rows: Iterable[Row], values: Collection[float]) -> float:
     """Return the largest possible difference of two values of a metric; infinite if the metric has no finite range.
 
-    `values` are values of the metric in the rows, at least one; they may lie outside the declared range.
+    `values` are values of the metric in the rows, at least one; they may lie outside the declared range. A metric that
+    declares no range and has values outside of 0 to 1 has no known range.
     """
-    ranges = {range_of(row.scores[name]) for row in rows if name in row.scores}
-    return max([max(values) - min(values), *(high - low for low, high in ranges)])
+    scores = [row.scores[name] for row in rows if name in row.scores]
+    if value_range(None, values) is None and all(score.range is None for score in scores):
+        return inf
+    return max([max(values) - min(values), *(high - low for low, high in map(range_of, scores))])
 
 
 def value_in(row: Row, name: str) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
 from math import log
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from langchain_rageval.text.language import FUNCTION_WORDS
 
@@ -52,6 +52,11 @@ def words_of(text: str) -> list[str]:
     of scripts without spaces are not separated.
     """
     return _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS_MARK, ""))
+
+
+def has_content(text: str) -> bool:
+    """Return True if a text has a letter, a digit or a symbol such as an emoji, and not only spaces and punctuation."""
+    return any(category(character)[0] in "LNS" for character in text if character != "`")
 
 
 _NUMBER = re.compile(r"\d+")

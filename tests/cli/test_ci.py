@@ -175,12 +175,14 @@ def till(number, **changed):
 
 ALL = [till(number) for number in range(15)]
 PAGES = [one | {"answer": f"<html><body>{one['answer']}</body></html>"} for one in ALL]
+BARE = [{name: value for name, value in one.items() if name != "references"} for one in ALL]
 BOTH = ["--metrics", "faithfulness,context_recall"]
 STORIES = {
     "nothing changed": (ALL, ALL, BOTH, None),
     "a question was reworded": (ALL, [till(0, question="Когда открыто?"), *ALL[1:]], BOTH, "reworded-samples"),
     "a metric is left out by name": (ALL, ALL, ["--metrics", "faithfulness"], None),
     "a metric is forgotten": (ALL, ALL, [], "missing-metric"),
+    "a preset finds no references": (ALL, BARE, ["--metrics", "core"], "missing-metric"),
     "the assistant writes HTML": (PAGES, PAGES, BOTH, "html"),
 }
 
@@ -192,12 +194,18 @@ def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp
     ci = ["ci", written(*after), *OFFLINE, "--baseline", tmp_path / "main.jsonl", "--quiet", *words]
     exit_code, out, err = rageval(*ci)
     assert exit_code == (0 if code is None else 1)
-    is_dropped = story in ("a metric is left out by name", "a metric is forgotten")
+    is_dropped = story in ("a metric is left out by name", "a metric is forgotten", "a preset finds no references")
     assert ("Only the baseline has context_recall." in out) == is_dropped
     if code is not None:
         assert f"[{code}]" in err
         assert f"; if {code} is meant to be so in this application, add --allow {code}\n" in err
         assert rageval(*ci, "--allow", code)[0] == 0
+
+
+def test_two_thresholds_of_one_metric_are_refused(rageval, good):
+    words = ["--fail-under", "faithfulness=0.8", "--fail-under", "faithfulness=0"]
+    code, _, err = rageval("ci", *OFFLINE, good, *words)
+    assert (code, "--fail-under faithfulness has two values, 0.8 and 0" in err) == (2, True)
 
 
 def test_one_lost_call_among_fifteen_questions_is_green_and_named(rageval, tmp_path, written, judged):

@@ -111,6 +111,12 @@ def test_several_metrics_are_adjusted_for_by_holm_and_those_with_too_few_pairs_d
     assert (found["few"].p_value, found["few"].verdict) == (1.0, "too few pairs")
 
 
+def test_a_metric_with_values_outside_0_to_1_and_without_a_range_is_never_no_worse():
+    for values, verdict in (([5.0] * 300, "inconclusive"), ([1.0] * 300, "no worse")):
+        report = report_of(*(scored(value, range=None) for value in values))
+        assert report.compare(report, margin=0.2)["faithfulness"].verdict == verdict
+
+
 @each("first", [None, failed("grade")])
 def test_the_scale_of_the_values_changes_nothing_but_the_unit(first):
     """Also if the first score lacks the range, or is missing."""

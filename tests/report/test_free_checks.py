@@ -99,7 +99,10 @@ def test_verdicts_without_citations_are_a_problem_above_a_fifth():
     assert list(verdicts(20, 0).notes()) == []
 
 
-@each(("answer", "more", "count"), [("", {}, 1), (" \n", {}, 1), (None, {}, 1), ("", {"answerable": False}, 0)])
+@each(
+    ("answer", "more", "count"),
+    [("", {}, 1), (" \n", {}, 1), (None, {}, 1), ("...", {}, 1), ("C", {}, 0), ("", {"answerable": False}, 0)],
+)
 def test_blank_answers_are_counted_but_for_questions_without_an_answer(answer, more, count):
     rows = [row(0, scored(1.0)), row(1, unscored(), answer=answer, metadata=more)]
     assert [note.fields["count"] for note in FreeChecks(rows).notes()] == ([1] if count else [])

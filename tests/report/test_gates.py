@@ -165,7 +165,7 @@ def test_a_gate_asks_about_every_sample_that_the_run_was_given(scores, left_out,
         assert gate.reason.count("[") >= len(codes)
 
 
-@each(("answer", "verdict"), [("", "failed"), (" ", "failed"), ("I do not know.", "passed")])
+@each(("answer", "verdict"), [("", "failed"), ("\u200b", "failed"), ("—", "failed"), ("👍", "passed")])
 @each("answerable", [None, False])
 def test_blank_answers_count_as_the_worst_value_from_the_first_on(answer, verdict, answerable):
     more = {"answer": answer, "metadata": {} if answerable is None else {"answerable": answerable}}
@@ -294,7 +294,27 @@ def test_an_audit_decides_by_the_interval_of_the_strong_judge(own, strong, broke
     assert (gate.verdict, gate.codes) == (verdict, codes)
 
 
+def test_an_audit_counts_blank_answers_as_the_worst_and_what_it_has_not_seen_as_unknown():
+    heard = [row(n, scored(1.0), audit={"faithfulness": scored(1.0)}) for n in range(60)]
+    silent = [row(n, unscored(), answer="—", audit={"faithfulness": unscored()}) for n in range(60, 100)]
+    (gate,) = Report([*heard, *silent]).gates({"faithfulness": 0.8})
+    assert (gate.verdict, gate.codes) == ("failed", ["below-threshold-by-audit"])
+    rest = [(n, "faithfulness") for n in range(60, 90)]
+    for report in (replace(Report(heard), unreadable=30), replace(Report(heard), left_out=rest)):
+        (gate,) = report.gates({"faithfulness": 0.8})
+        assert (gate.verdict, gate.codes) == ("undecided", ["not-scored"])
+    assert replace(Report(heard), unreadable=3).gates({"faithfulness": 0.8})[0].verdict == "passed"
+
+
 # Decisions that were paid for
+
+
+@each(("unreadable", "verdict"), [(0, "passed"), (1, "passed"), (10, "undecided")])
+def test_records_that_no_rule_could_read_are_unknown_beside_its_decision(unreadable, verdict):
+    decided = {"faithfulness": Decision("passed", 0.81, 1.0, 30, 0.05)}
+    report = replace(report_of(*[scored(1.0)] * 30), decisions=decided, unreadable=unreadable)
+    (gate,) = report.gates({"faithfulness": 0.8})
+    assert (gate.verdict, gate.codes) == (verdict, [] if verdict == "passed" else ["not-scored"])
 
 
 @each(("verdict", "low", "high"), [("passed", 0.81, 1.0), ("failed", 0.1, 0.5), ("undecided", 0.6, 0.9)])
