@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_rageval.testset.candidate import SIMPLE, Candidate, Objection, Passage, Reason
 from langchain_rageval.text.sentences import is_evasive, is_question, split_sentences
-from langchain_rageval.text.words import normalize_text, numbers_of, shared_share, words_of
+from langchain_rageval.text.words import has_content, normalize_text, numbers_of, shared_share, words_of
 
 _LEAST_SHARE = 0.1  # of the letters, from which a script belongs to a text
 _LONGEST_COPY = 120  # characters of a passage that a question may repeat in a row
@@ -124,7 +124,7 @@ def objection_to_answer(state: Candidate) -> Callable[[Any], str | Objection | N
     def problem(reply: Any) -> str | Objection | None:
         if not reply.answerable or not state.answerable:
             return None
-        if not reply.answer.strip():
+        if not has_content(reply.answer):
             return "the answer is blank, but `answerable` is true"
         plain = state.evolution == SIMPLE
         return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)

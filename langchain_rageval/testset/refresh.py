@@ -42,7 +42,7 @@ class RowUpdates:
     A new or changed passage concerns a row if it is among the three passages nearest to the question, and its new
     sentences (absent from the earlier documents) hold half of the words of the question, weighted by rarity. It also
     concerns the row if it is among the three nearest to the answer, and these sentences hold two fifths of the words of
-    the answer.
+    the answer. A passage that begins with a passage of the row concerns the row if new sentences follow.
 
     Args:
         store: new documents.
@@ -85,7 +85,7 @@ class RowUpdates:
         if all(found):
             kept = [passage for passage in found if passage]
             moved = self.with_passages(row, kept) if kept else row
-            news = self._news_for(row)
+            news = self._news_for(row, kept)
             return moved, self._candidate(moved, kept, news, seed) if news else None
         versions = [[passage] if passage else self._versions(old) for passage, old in zip(found, earlier, strict=True)]
         if not all(versions):
@@ -106,8 +106,8 @@ class RowUpdates:
             **{name: getattr(row, name) for name in same},
         )
 
-    def _news_for(self, row: TestsetRow) -> list[Passage]:
-        """Return the new and changed passages that concern the question of a row."""
+    def _news_for(self, row: TestsetRow, kept: Sequence[Passage] = ()) -> list[Passage]:
+        """Return the new and changed passages that concern the question of a row; `kept` are its unchanged ones."""
         if not self._news:
             return []
         texts = {row.standalone_question: _CONCERNS_QUESTION}
@@ -117,6 +117,8 @@ class RowUpdates:
             for passage in (self._store.passages[number] for number in index.nearest(text)[:_NEAREST]):
                 if index.weighted_share(text, self._news.get(passage.id, "")) >= least:
                     found[passage.id] = passage
+        grown = ((new, old) for old in kept for new in self._by_source.get(old.source, ()) if self._news.get(new.id))
+        found |= {new.id: new for new, old in grown if new.start == old.start and old.end < new.end}
         return list(found.values())
 
     def with_passages(self, row: TestsetRow, passages: Sequence[Passage]) -> TestsetRow:

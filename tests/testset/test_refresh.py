@@ -331,6 +331,7 @@ CHANGED = {  # documents, changes, calls
     "nothing": (paged(), ALL_KEPT, 0),
     "another order": (paged()[::-1], ALL_KEPT, 0),
     "a paragraph put first": (paged(lambda text: f"Предисловие на одну строку.\n\n{text}"), ALL_KEPT, 0),
+    "a sentence put last": (paged(lambda text: f"{text} Остальное с июня отменено."), ALL_KEPT, 6 * 2 - 1),
     "files renamed, and white space": (paged(lambda text: " ".join(text.split()), source="new/{}"), ALL_KEPT, 0),
     "bold type and quotes": (paged(lambda text: re.sub(r"[*#«»]", "", text)), ALL_KEPT, 0),
     "all in one file": ([Document("\n\n".join(map(page, range(12))), metadata={"source": "all.md"})], ALL_KEPT, 0),

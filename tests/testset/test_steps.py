@@ -282,7 +282,7 @@ def test_a_question_over_several_passages_must_need_more_than_one():
 
 
 def test_the_reference_answer_comes_from_the_passages_alone_or_the_question_is_rejected():
-    blank, good = (ReferenceAnswer(answerable=True, answer=text) for text in (" ", " Пашня. "))
+    blank, good = (ReferenceAnswer(answerable=True, answer=text) for text in ("—", " Пашня. "))
     for replies in ([good], [blank, good]):  # a blank answer is requested again
         writer = scripted(*replies)
         assert answer(writer).invoke(TWO).reference == "Пашня."
