@@ -213,7 +213,7 @@ _SHORTEST_CONTENT_WORD = 4  # letters
 _SAID = 0.6  # share of a statement's content units that a text must contain to say it
 
 _LIST_MARK = re.compile(r"^\s*(?:[-*+•◦▪‣·–—]|\(?\d{1,3}[.)](?=\s))\s*")
-_NUMBERED = re.compile(r"^\s*\(?(\d{1,3})[.)]\s+(?=\S)")
+_NUMBERED = re.compile(r"^\s*[(\[]?(\d{1,3})[.)\]]\s+(?=\S)")
 _BULLET = re.compile(r"^\s*[-*+•◦▪‣·–—]\s+(?=\S)")
 _SEPARATOR = re.compile(r"[\"'«»“”„‘’`\[\](){}…!?;:。！？；：、，]|[.,](?!\d)|(?<!\S)[-–—](?=\s|$)")
 _ARTICLE = re.compile(r"\b(?:an|the)\b ")  # "a" may be a name, as in "plan A"

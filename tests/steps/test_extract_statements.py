@@ -211,6 +211,7 @@ def test_a_refusal_and_the_advice_to_ask_others_are_not_counted(sentence):
 
 def test_marks_of_list_items_are_taken_from_statements():
     assert without_list_marks(["1. One.", "2) Two."]) == ["One.", "Two."]
+    assert without_list_marks(["[1] One.", "[2] Two."]) == ["One.", "Two."]
     assert without_list_marks(["- One.", "• Two.", "-5 °C is cold."]) == ["One.", "Two.", "-5 °C is cold."]
     for kept in (["1. FC Köln won."], ["3. Mai is a holiday.", "It is in spring."], ["2. One.", "7. Two."]):
         assert without_list_marks(kept) == kept
