@@ -149,18 +149,27 @@ def _likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> dict[st
 def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meanings: Mapping[str, str]) -> None:
     """Check that no two names of one field have different values.
 
-    Of a mapping that holds several fields, such as the outputs of a chain, only the texts of an answer are compared. A
-    number under a likely name, which may be a score, does not compete with a text.
+    The answers in a conversation, and in a mapping that holds several fields, such as the outputs of a chain, count,
+    too, but not those in a conversation beside a question of its own, which are earlier ones. A number under a likely
+    name, which may be a score, does not compete with a text.
 
     Raises:
         SampleError: if two have; the message names both and the `fields` that decide.
     """
     by_field: dict[str, dict[str, Any]] = {}
+    asked = not set(map(known_name, values)).isdisjoint(_NAME_SETS["question"] - CONVERSATIONS - CONTAINERS)
     for name, value in values.items():
-        known = known_name(name) or name
-        field = "answer" if known == "messages" else meanings.get(known) or likely_field(name, value) or ""
-        if field in _COMPARED and field not in mapped and not (known in CONTAINERS and isinstance(value, Mapping)):
-            by_field.setdefault(field, {})[name] = value
+        known, named = known_name(name) or name, {name: value}
+        field = meanings.get(known) or likely_field(name, value) or ""
+        is_chat = known in CONVERSATIONS and not asked and messages_in(_turns_in_transcript(name, value))
+        if known == "messages" or is_chat:
+            field = "answer"
+        elif known in CONTAINERS and isinstance(value, Mapping):
+            names = [own for own in value if known_name(str(own)) in _NAME_SETS["answer"]]
+            named = {f"{name}.{own}": value[own] for own in names} or named
+            field = field if field == "answer" and len(values) > 1 else ""  # the outputs of a chain come alone
+        if field in _COMPARED and field not in mapped:
+            by_field.setdefault(field, {}).update(named)
     for field, named in by_field.items():
         if len(named) > 1:
             contents = {name: _content(_fields_in(field, name, value).get(field)) for name, value in named.items()}

@@ -27,7 +27,7 @@ ROWS = "rows"
 _PLACE = "_place"  # of a sample in its file; an attribute that is neither compared nor written
 _SAME_IN_CHUNKS = Sample.model_fields.keys() - {"contexts", "context_ids", "metadata"}
 _ABOUT_CHUNK = re.compile(
-    "rank|score|chunk|doc|source|page|title|position|distance|similarity|url|file|ранг|стр|источник"
+    "rank|score|chunk|context|doc|source|page|title|position|distance|similarity|url|file|ранг|стр|источник|фрагмент"
 )
 _NUMBER = re.compile(r"[-+]?\d*[.,]?\d+(e[-+]?\d+)?", re.IGNORECASE)
 REPEAT_NUMBER = re.compile(r"(?<=.)-[1-9][0-9]*\Z", re.DOTALL)

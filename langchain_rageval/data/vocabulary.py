@@ -43,15 +43,15 @@ ONE_TEXT = frozenset({"context", "контекст", "найденный кон�
 CONVERSATIONS = frozenset({"messages", "user_input", "turns", "conversation", "dialogue", "диалог", "переписка"})
 """Names whose value may be the messages of a whole conversation: of question, answer, contexts and history."""
 
-_ANSWER_WORD = re.compile("answers?|responses?|outputs?|completions?|text|ответы?|вывод")
+_ANSWER_WORD = re.compile("answers?|responses?|outputs?|completions?|text|ответы?|вывод|результат|решение")
 _SAID_WORD = re.compile(
     "generated|generations?|pred|preds|predict|predicted|predictions?|hyp|hypothes[ie]s|decoded|inference"
     "|reply|replies|генерация|сгенерирован\\w+|предсказани[ея]|предсказанный|реплика"
 )
 _SYSTEM_WORD = re.compile(
     "model|llm|gpt|chatgpt|gigachat|giga|chat|yandex|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|"
-    "agent|ai|rag|chain|system|pipeline|our|my|candidate|final|new|student|second|third|модел[иь]|ллм|ии|"
-    "(чат)?бота|ассистента|агента|системы|нейросет[иь]|полученный|фактический|наш|второй|студента"
+    "agent|ai|rag|chain|system|pipeline|our|my|candidate|actual|final|new|student|second|third|v|модел[иь]|ллм|ии|раг|"
+    "(чат)?бота|ассистента|агента|системы|нейросет[иь]|полученный|итоговый|фактический|наш|второй|студента"
 )
 _MODEL = re.compile(
     "(?:candidate|actual|llm|chatgpt|gpt|gigachat|yandexgpt|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|ai|ии"

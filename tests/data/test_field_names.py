@@ -383,6 +383,7 @@ ANSWER_NAMES = (
     *("chatbot_reply", "generated", "pred", "hypothesis", "candidate", "reply", "generation", "output_text"),
     *("answer_2", "answer2", "second_answer", "student_answer", "modelOutput", "predicted_answer", "answer_llm"),
     *("decoded", "actual", "ответ модели", "ответ системы", "ответ GigaChat", "ответ бота", "ответ_ИИ"),
+    *("actual_answer", "answer_v2", "итоговый ответ", "решение модели", "результат модели", "ответ_РАГ"),
     *("сгенерированный ответ", "ответ нейросети", "генерация", "предсказание", "реплика"),
 )
 MODELS = ("gpt4", "gpt-4o", "GigaChat", "llm", "bot", "assistant", "Qwen2", "нейросеть")
@@ -412,6 +413,33 @@ SECOND_VALUES = [
 def test_a_second_value_under_a_likely_name_is_refused(names, first, value, what):
     errors = {name: str(error_of(SampleError, Sample.parse, {**SYSTEM, **first, name: value})) for name in names}
     assert [name for name in names if f"could both be {what}: write fields=" not in errors[name]] == []
+
+
+@each(
+    "other",
+    [
+        {"outputs": {"output": ELEPHANTS}},
+        {"question": "q?", "output": {"text": ELEPHANTS}},
+        {"turns": [{"role": "user", "content": "q?"}, {"role": "assistant", "content": ELEPHANTS}]},
+        {"переписка": [{"role": "user", "content": "q?"}, {"role": "assistant", "content": ELEPHANTS}]},
+    ],
+)
+def test_a_second_answer_in_outputs_or_a_conversation_is_refused(other):
+    record = {"answer": "gold", **other}
+    if "outputs" in other:
+        record = {"inputs": {"question": "q?"}, **record}
+        inner = {"inputs": {"question": "q?"}, "outputs": {"answer": "gold", "response": ELEPHANTS}}
+        message = str(error_of(SampleError, Sample.parse, inner))
+        assert "'outputs.answer' and 'outputs.response' could both be the answer" in message
+        assert Sample.parse(inner, {"answer": "outputs.response"}).answer == ELEPHANTS
+    assert "could both be the answer: write fields=" in str(error_of(SampleError, Sample.parse, record))
+    equal = json.loads(json.dumps(record, ensure_ascii=False).replace(ELEPHANTS, "gold"))
+    assert Sample.parse(equal).answer == "gold"
+
+
+def test_the_answers_in_a_conversation_beside_a_question_are_earlier_ones():
+    turns = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": ELEPHANTS}]
+    assert Sample.parse({"question": "When?", "answer": "In 1158.", "turns": turns}).answer == "In 1158."
 
 
 def test_the_only_value_under_a_likely_name_is_read():
@@ -451,6 +479,12 @@ DIFFERENT_ROWS = [
 def test_rows_that_differ_in_more_than_a_chunk_are_samples(records):
     report = evaluate([{**record, "references": ["a"]} for record in records], string_presence(), progress=False)
     assert len(report) == 2
+
+
+def test_rows_with_another_id_of_their_context_are_one_sample():
+    chunks = [{**record, "context_id": f"d{n}"} for n, record in enumerate(rows("c", "d", references=["a"]))]
+    (only,) = evaluate(chunks, string_presence(), progress=False).rows
+    assert (only.sample.contexts, only.sample.metadata["context_id"]) == (["c", "d"], ["d0", "d1"])
 
 
 def test_a_note_counts_the_samples_that_were_joined():
